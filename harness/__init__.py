@@ -1,0 +1,3 @@
+"""A reproducibility harness for diffusion language models."""
+
+__version__ = "0.1.0"

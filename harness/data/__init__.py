@@ -1,0 +1,1 @@
+"""Pinned data: fetching, packing, verifying and handing it to an upstream."""

@@ -1,0 +1,161 @@
+"""Publishing and reading files so that a kill at any instant leaves the old or the new, whole.
+
+Publishing is: write beside the target, flush to disk, rename over it, flush the folder.
+"""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import BinaryIO
+
+from harness.errors import Refused
+
+_CHUNK = 1 << 20
+MAX_JSON = 64 << 20  # a record larger than this is not one of ours
+
+
+def sync_folder(folder: Path) -> None:
+    """Flush a folder's entries to disk, so that a rename in it survives a power cut."""
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def publishing(target: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
+    """A file that becomes `target` when the block ends well, and vanishes when it does not.
+
+    Raises Refused where `target` is a link, a folder or a special file.
+    """
+    if target.is_symlink() or (target.exists() and not target.is_file()):
+        raise Refused(f"{target}: is not a plain file; move it away")
+    # One writer a target (the run folder's lock), so a left-over of a killed one is overwritten.
+    part = target.with_name(f".{target.name}.part")
+    part.unlink(missing_ok=True)
+    descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
+    try:
+        with os.fdopen(descriptor, "wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        part.rename(target)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+    sync_folder(target.parent)
+
+
+def publish_bytes(target: Path, data: bytes) -> None:
+    """Publish `data` as the file `target`."""
+    with publishing(target) as file:
+        file.write(data)
+
+
+def publish_json(target: Path, value: object) -> None:
+    """Publish `value` as JSON, sorted and indented for readers; the folder must exist."""
+    text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
+    publish_bytes(target, text.encode() + b"\n")
+
+
+def publish_file(source: Path, target: Path) -> str:
+    """Publish a copy of `source` as `target`, without sharing its inode; returns the SHA-256.
+
+    A copy and not a link: whoever wrote `source` may still hold it open for writing.
+    """
+    digest = hashlib.sha256()
+    with open_plain(source) as read, publishing(target) as write:
+        while block := read.read(_CHUNK):
+            digest.update(block)
+            write.write(block)
+    return digest.hexdigest()
+
+
+def open_plain(path: Path) -> BinaryIO:
+    """Open a regular file for reading, following no link in its last component.
+
+    Raises Refused for a link, a folder or a special file; FileNotFoundError where nothing is.
+    """
+    try:
+        # O_NONBLOCK: a pipe put in a file's place must not hang its reader.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        raise
+    except OSError as error:
+        raise Refused(f"{path}: cannot be opened as a plain file ({error.strerror})") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refused(f"{path}: not a regular file")
+    return os.fdopen(descriptor, "rb")
+
+
+def sha256_file(path: Path) -> str:
+    """Lower-case hex SHA-256 of a regular file's bytes (no link is followed)."""
+    with open_plain(path) as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def read_json(path: Path) -> object:
+    """The JSON value in `path`; duplicate keys, NaN and files over 64 MiB are refused.
+
+    Raises Refused with the file's name for anything that is not such a value.
+    """
+    try:
+        with open_plain(path) as file:
+            data = file.read(MAX_JSON + 1)
+    except FileNotFoundError as error:
+        raise Refused(f"{path}: not found") from error
+    if len(data) > MAX_JSON:
+        raise Refused(f"{path}: larger than {MAX_JSON >> 20} MiB; not a record of this harness")
+    try:
+        return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+    except (ValueError, RecursionError) as error:
+        raise Refused(f"{path}: not valid JSON ({error})") from error
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    value = dict(pairs)
+    if len(value) != len(pairs):
+        names = [name for name, _ in pairs]
+        raise ValueError(f"key {next(n for n in names if names.count(n) > 1)!r} stands twice")
+    return value
+
+
+def _no_constant(name: str) -> object:
+    raise ValueError(f"{name} is no JSON number")
+
+
+def resolve_inside(root: Path, path: Path) -> Path:
+    """`path` (absolute, or relative to `root`) as a place inside `root`, no component a link.
+
+    Raises Refused where it leaves `root` or a component of it below `root` is a symbolic link.
+    """
+    root = root.resolve()
+    absolute = Path(os.path.normpath(root / path))
+    if not absolute.is_relative_to(root):
+        raise Refused(f"{path}: lies outside {root}; use a path inside it, or another --root")
+    step = root
+    for part in absolute.relative_to(root).parts:
+        step /= part
+        if step.is_symlink():
+            raise Refused(f"{step}: is a symbolic link; the harness follows none inside its root")
+    return absolute
+
+
+def open_log(path: Path) -> BinaryIO:
+    """Open a log for appending, mode 0600, following no link."""
+    flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK
+    try:
+        descriptor = os.open(path, flags, 0o600)
+    except OSError as error:
+        raise Refused(f"{path}: cannot be opened as a log ({error.strerror})") from error
+    if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+        os.close(descriptor)
+        raise Refused(f"{path}: not a regular file")
+    os.set_blocking(descriptor, True)
+    return os.fdopen(descriptor, "ab", buffering=0)

@@ -1,0 +1,22 @@
+"""Where things are: the harness's own tree, and the root that holds data and runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Project:
+    """The harness's source tree (read only) and a user's root (data, runs)."""
+
+    source: Path
+    root: Path
+
+    @property
+    def data(self) -> Path:
+        """Raw snapshots, processed sets, training caches and their manifests."""
+        return self.root / "data"
+
+    @property
+    def runs(self) -> Path:
+        """One folder a run."""
+        return self.root / "runs"
