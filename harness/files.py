@@ -27,6 +27,11 @@ def sync_folder(folder: Path) -> None:
         os.close(descriptor)
 
 
+def part_of(target: Path) -> Path:
+    """Where `target` is written before it is published; a kill can leave it behind."""
+    return target.with_name(f".{target.name}.part")
+
+
 @contextmanager
 def publishing(target: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """A file that becomes `target` when the block ends well, and vanishes when it does not.
@@ -36,7 +41,7 @@ def publishing(target: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     if target.is_symlink() or (target.exists() and not target.is_file()):
         raise Refused(f"{target}: is not a plain file; move it away")
     # One writer a target (the run folder's lock), so a left-over of a killed one is overwritten.
-    part = target.with_name(f".{target.name}.part")
+    part = part_of(target)
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:

@@ -1,0 +1,132 @@
+"""Completion: what a finished trainer left is checked, published and recorded, in that order.
+
+Success is evidence, not an exit status: the selected checkpoint exists, holds the recipe's
+step, and its tensors are finite.
+"""
+
+import json
+import math
+from collections.abc import Iterator
+from dataclasses import asdict
+from pathlib import Path
+
+from harness import folder, provenance
+from harness.canonical import digest
+from harness.checkpoint import CheckpointReport, read
+from harness.errors import HarnessError
+from harness.files import open_plain, publish_file, publish_json, resolve_inside
+from harness.launch import Launch
+from harness.recipes import Recipe
+
+METRICS = "metrics.jsonl"
+MAX_METRICS = 256 << 20
+
+
+class Unsupported(HarnessError):
+    """A training that ended well by its exit status but left no evidence of success."""
+
+
+def candidates(recipe: Recipe) -> tuple[str, ...]:
+    """Where the trainer may have left the selected checkpoint, the preferred place first."""
+    step = selected_step(recipe)
+    left = {
+        "last": ("checkpoints/last.ckpt",),
+        "numbered": (
+            f"checkpoints/checkpoint_{step // recipe.number('checkpoint_every')}.pth",
+        ),
+        "student": (
+            f"student_checkpoints/{step}.ckpt",
+            f"checkpoints/0-{step}.ckpt",
+            "checkpoints/last.ckpt",
+        ),
+    }
+    return left[str(recipe.fields["checkpoint"])]
+
+
+def selected_step(recipe: Recipe) -> int:
+    """The optimiser step whose checkpoint is the result."""
+    return recipe.number("selected_step" if "selected_step" in recipe.fields else "max_steps")
+
+
+def complete(run: Path, launch: Launch) -> dict[str, object]:
+    """Check, publish and record the result of `launch` in `run`; returns the record.
+
+    Raises Unsupported where the evidence does not hold, naming what is wrong.
+    """
+    recipe = launch.plan.recipe
+    chosen = _selected(run, recipe)
+    report = read(launch.project, launch.environment, chosen)
+    _check(report, chosen, selected_step(recipe))
+    sha256 = publish_file(chosen, run / folder.MODEL)
+    body: dict[str, object] = {
+        "schema_version": 1,
+        "identity_sha256": launch.identity.sha256,
+        "config_sha256": launch.identity.document["config_sha256"],
+        "checkpoint": {
+            "file": folder.MODEL,
+            "from": chosen.relative_to(run).as_posix(),
+            "sha256": sha256,
+            "step": report.step,
+            "tensors": {
+                name: {"digest": group.digest, "tensors": group.tensors, "bytes": group.bytes}
+                for name, group in report.groups.items()
+            },
+        },
+        "metrics": final_metrics(run / folder.OUTPUT / METRICS),
+        "completed": provenance.now(),
+        "files": [asdict(entry) for entry in folder.inventory(run)],
+    }
+    record = {**body, "sha256": digest(body)}
+    publish_json(run / folder.COMPLETED, record)
+    return record
+
+
+def _selected(run: Path, recipe: Recipe) -> Path:
+    for name in candidates(recipe):
+        path = resolve_inside(run, Path(folder.OUTPUT) / name)
+        if path.exists():
+            return path
+    raise Unsupported(
+        f"{run}: the trainer ended well but left no {candidates(recipe)[0]}; see {folder.STDERR}"
+    )
+
+
+def _check(report: CheckpointReport, path: Path, step: int) -> None:
+    if report.step != step:
+        raise Unsupported(f"{path}: holds step {report.step}, the recipe's is {step}")
+    bad = [tensor.name for tensor in report.tensors if not tensor.finite]
+    if bad:
+        raise Unsupported(f"{path}: {bad[0]} is not finite ({len(bad)} tensors in all)")
+
+
+def final_metrics(path: Path) -> dict[str, float]:
+    """The last value of each metric a trainer wrote, finite numbers only; empty without a file."""
+    last: dict[str, float] = {}
+    for row in metric_rows(path):
+        last |= row
+    return last
+
+
+def metric_rows(path: Path) -> Iterator[dict[str, float]]:
+    """The rows of a metrics file (one JSON object a line); lines that are none are passed over.
+
+    The file is the trainer's, so nothing in it is trusted: only finite numbers are taken.
+    """
+    try:
+        with open_plain(path) as file:
+            lines = file.read(MAX_METRICS).splitlines()
+    except FileNotFoundError:
+        return
+    for line in lines:
+        try:
+            row = json.loads(line)
+        except (ValueError, RecursionError):
+            continue
+        if isinstance(row, dict):
+            yield {
+                name: value
+                for name, value in row.items()
+                if isinstance(value, int | float)
+                and not isinstance(value, bool)
+                and math.isfinite(value)
+            }

@@ -1,0 +1,103 @@
+"""The launch identity: one canonical JSON document of all that decides a run, and its SHA-256.
+
+Host, GPU, driver, kernel, paths and times are facts for the provenance and stay out of it.
+See docs/formats/identity.md for each field.
+"""
+
+import hashlib
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import __version__, places
+from harness.canonical import digest
+from harness.data.ready import DataInputs
+from harness.files import sha256_file
+from harness.nar import nar_sha256
+from harness.nix import Environment
+from harness.plan import Plan
+from harness.project import Project
+from harness.sources import commit
+
+SCHEMA_VERSION = 1
+BYTE_CODE = frozenset({"__pycache__"})
+
+
+@dataclass(frozen=True)
+class Identity:
+    """The document and its digest (lower-case hex)."""
+
+    document: dict[str, object]
+    sha256: str
+
+
+def identify(
+    project: Project, plan: Plan, environment: Environment, data: DataInputs, config: bytes
+) -> Identity:
+    """The identity of one launch, its configuration composed to `config`."""
+    recipe = plan.recipe
+    sources = {mount.target: mount.source for mount in plan.mounts}
+    document: dict[str, object] = {
+        "schema_version": SCHEMA_VERSION,
+        "harness": {
+            "version": __version__,
+            "flake_lock_sha256": sha256_file(project.source / "flake.lock"),
+        },
+        "recipe": recipe.record(),
+        "argv": list(plan.argv),
+        "working_folder": places.OUTPUT,
+        "variables": dict(plan.variables),
+        "source": {
+            "name": recipe.source,
+            "commit": commit(project, recipe.source),
+            "tree": tree_digest(sources[places.SOURCE]),
+        },
+        "adapters": tree_digest(sources[places.ADAPTERS]),
+        "environment": {
+            "name": environment.name,
+            "lock_sha256": environment.lock_sha256,
+            "base": {"kind": environment.base.kind, "path": environment.base.path.name},
+        },
+        "data": {"key": recipe.data, "manifest_sha256": data.manifest_sha256},
+        "tokenizer": {
+            "name": data.tokenizer_name,
+            "revision": data.tokenizer_revision,
+            "sha256": data.tokenizer_sha256,
+        },
+        "teacher": _teacher(sources.get(places.TEACHER_FILE)),
+        "transformation": None,
+        "config_sha256": hashlib.sha256(config).hexdigest(),
+        "seed": plan.choices.seed,
+        "resume": plan.choices.resume,
+        "student_init": plan.student_init,
+        "devices": plan.devices,
+        "nodes": plan.nodes,
+        "per_device_batch": plan.per_device_batch,
+        "accumulation": plan.accumulation,
+        "effective_batch": plan.effective_batch,
+        "network": "fabric" if plan.nodes > 1 else "none",
+    }
+    return Identity(document, digest(document))
+
+
+def tree_digest(path: Path) -> str:
+    """A source tree's Nix archive digest, byte-code caches left out."""
+    return nar_sha256(path, exclude=BYTE_CODE)
+
+
+def _teacher(path: Path | None) -> dict[str, str] | None:
+    return None if path is None else {"sha256": sha256_file(path)}
+
+
+def differences(expected: object, found: object, where: str = "") -> list[str]:
+    """The fields in which two JSON documents differ, as slash paths in reading order."""
+    if isinstance(expected, dict) and isinstance(found, dict):
+        names = [*expected, *(name for name in found if name not in expected)]
+        return [
+            line
+            for name in names
+            for line in differences(expected.get(name), found.get(name), f"{where}/{name}")
+        ]
+    if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
+        pairs = enumerate(zip(expected, found, strict=True))
+        return [line for n, (a, b) in pairs for line in differences(a, b, f"{where}/{n}")]
+    return [] if expected == found and type(expected) is type(found) else [where.lstrip("/")]

@@ -1,0 +1,60 @@
+"""From a plan to a launch that is ready to run: environment, data, configuration, identity."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from harness import places, sources
+from harness.compose import compose
+from harness.data import ready
+from harness.data.ready import DataInputs
+from harness.errors import Refused
+from harness.identity import Identity, identify
+from harness.nix import Environment, realise
+from harness.plan import Plan
+from harness.project import Project
+from harness.sandbox import Box, Mount
+
+Report = Callable[[str], None]
+
+
+@dataclass(frozen=True)
+class Launch:
+    """All that decides a run, checked and digested."""
+
+    project: Project
+    plan: Plan
+    environment: Environment
+    data: DataInputs
+    config: bytes
+    identity: Identity
+
+    def box(self) -> Box:
+        """The sandbox the trainer runs in."""
+        return Box(
+            base=self.environment.base.path,
+            closure=self.environment.closure,
+            mounts=(Mount(self.environment.path, places.ENVIRONMENT), *self.plan.mounts),
+            variables=self.plan.variables,
+            cwd=places.OUTPUT,
+            gpus=self.plan.recipe.fields.get("accelerator", "cuda") == "cuda",
+            share_network=self.plan.nodes > 1,
+        )
+
+
+def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
+    """Build the environment, check the data, compose and identify; nothing is trained.
+
+    Raises Refused where an input is missing or the configuration does not compose.
+    """
+    recipe = plan.recipe
+    lacking = [*sources.missing(project, recipe.source), *plan.missing]
+    if lacking:
+        raise Refused(f"{recipe.model} on {recipe.dataset}: {'; '.join(lacking)}")
+    report(f"environment {recipe.environment}")
+    environment = realise(project, recipe.environment)
+    report(f"data {recipe.data}: checking against its manifest")
+    data = ready.inputs(project, recipe.data, recipe.data_layout)
+    report("composing the configuration in the sandbox")
+    config = compose(project, plan, environment)
+    identity = identify(project, plan, environment, data, config)
+    return Launch(project, plan, environment, data, config, identity)

@@ -1,0 +1,274 @@
+"""A launch as a value: what would run, on what, with which inputs. Nothing is done here.
+
+A plan comes from a recipe and a user's choices. It holds only paths inside the sandbox in its
+argument list and variables, and host paths only as the sources of mounts.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from harness import places
+from harness.errors import Refused
+from harness.files import resolve_inside
+from harness.project import Project
+from harness.recipes import Catalogue, Recipe, load, number
+from harness.sandbox import Mount
+
+# An offline Hub: no variable here depends on the host.
+OFFLINE = {
+    "HF_DATASETS_OFFLINE": "1",
+    "HF_DATASETS_CACHE": f"{places.WORK}/datasets",
+    "HF_HOME": places.HUGGINGFACE,
+    "HF_HUB_DISABLE_TELEMETRY": "1",
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "WANDB_MODE": "disabled",
+}
+PYTHON = {
+    "PYTHONDONTWRITEBYTECODE": "1",
+    "PYTHONHASHSEED": "0",
+    "PYTHONPATH": f"{places.SOURCE}:{places.ADAPTERS}",
+    "PYTHONUNBUFFERED": "1",
+}
+
+
+@dataclass(frozen=True)
+class Choices:
+    """What a user may choose for one launch; None takes the recipe's own value."""
+
+    model: str
+    dataset: str
+    profile: str = "paper"
+    devices: int | None = None
+    nodes: int = 1
+    per_device_batch: int | None = None
+    seed: int = 42
+    resume: bool = True
+    teacher: Path | None = None
+    student_init: str | None = None
+    locked: Mapping[str, str] = field(default_factory=dict)
+    name: str | None = None
+
+
+@dataclass(frozen=True)
+class Input:
+    """A declared input of a launch: where it is, and what is missing of it (empty: nothing)."""
+
+    name: str
+    path: Path
+    missing: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Plan:
+    """One launch, fully decided."""
+
+    recipe: Recipe
+    choices: Choices
+    devices: int
+    nodes: int
+    per_device_batch: int
+    accumulation: int
+    student_init: str | None
+    overrides: tuple[str, ...]
+    argv: tuple[str, ...]
+    variables: Mapping[str, str]
+    mounts: tuple[Mount, ...]
+    inputs: tuple[Input, ...]
+    run: Path
+
+    @property
+    def effective_batch(self) -> int:
+        """Examples a step: equal to the recipe's global batch, or the plan was refused."""
+        return self.devices * self.nodes * self.per_device_batch * self.accumulation
+
+    @property
+    def missing(self) -> tuple[str, ...]:
+        """One line for each input that is not ready."""
+        return tuple(f"{entry.name}: {line}" for entry in self.inputs for line in entry.missing)
+
+    def record(self) -> dict[str, object]:
+        """The plan as JSON, for `plan --json`."""
+        return {
+            "schema_version": 1,
+            "recipe": self.recipe.record(),
+            "seed": self.choices.seed,
+            "devices": self.devices,
+            "nodes": self.nodes,
+            "per_device_batch": self.per_device_batch,
+            "accumulation": self.accumulation,
+            "effective_batch": self.effective_batch,
+            "student_init": self.student_init,
+            "argv": list(self.argv),
+            "working_folder": places.OUTPUT,
+            "variables": dict(self.variables),
+            "mounts": [
+                {"source": str(m.source), "target": m.target, "writable": m.writable}
+                for m in self.mounts
+            ],
+            "inputs": [
+                {"name": i.name, "path": str(i.path), "missing": list(i.missing)}
+                for i in self.inputs
+            ],
+            "run": str(self.run),
+        }
+
+
+def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None) -> Plan:
+    """Decide a launch. Raises Refused for any choice the recipe does not allow."""
+    catalogue = catalogue or load(project.source)
+    recipe = catalogue.recipe(choices.model, choices.dataset, choices.profile)
+    _check_locked(catalogue, recipe, choices.locked)
+    devices = _positive("devices", choices.devices, recipe.choices["devices"])
+    nodes = _positive("nodes", choices.nodes, 1)
+    per_device = _positive(
+        "per-device batch", choices.per_device_batch, recipe.choices["per_device_batch"]
+    )
+    if not 0 <= choices.seed < 1 << 32:
+        raise Refused(f"seed {choices.seed}: must lie in 0 to 2^32 - 1")
+    accumulation = _accumulation(recipe.number("global_batch"), devices, nodes, per_device)
+    student_init = _student_init(catalogue, recipe, choices.student_init)
+    teacher = _teacher(project, recipe, choices.teacher)
+    overrides = recipe.overrides(
+        {
+            "data_cache": places.DATA,
+            "tokenizer": places.snapshot(recipe.tokenizer, recipe.tokenizer_revision),
+            "per_device_batch_size": number(per_device),
+            "devices": number(devices),
+            "nodes": number(nodes),
+            "accumulation": number(accumulation),
+            "output": places.OUTPUT,
+            "resume": "true" if choices.resume else "false",
+            "seed": number(choices.seed),
+            "root": places.ROOT,
+            "teacher": places.TEACHER_FILE,
+            "adapted_teacher": places.TEACHER_FILE,
+            "integral_cache": places.INTEGRAL_CACHE,
+            "student_init": student_init or "",
+        }
+    )
+    run = project.runs / (choices.name or _run_name(recipe, choices, devices, nodes, per_device))
+    inputs = _inputs(project, recipe, teacher)
+    return Plan(
+        recipe=recipe,
+        choices=choices,
+        devices=devices,
+        nodes=nodes,
+        per_device_batch=per_device,
+        accumulation=accumulation,
+        student_init=student_init,
+        overrides=overrides,
+        argv=(places.PYTHON, _entrypoint(recipe), *overrides),
+        variables={**OFFLINE, **PYTHON, **recipe.variables},
+        mounts=_mounts(project, recipe, inputs, run),
+        inputs=inputs,
+        run=run,
+    )
+
+
+def _entrypoint(recipe: Recipe) -> str:
+    folder, _, rest = recipe.entrypoint.partition("/")
+    if folder == "adapters":
+        return f"{places.ADAPTERS}/{rest}"
+    return f"{places.SOURCE}/{recipe.entrypoint}"
+
+
+def _positive(name: str, chosen: int | None, default: str | float) -> int:
+    value = int(default) if chosen is None else chosen
+    if value < 1:
+        raise Refused(f"{name} {value}: must be a positive whole number")
+    return value
+
+
+def _accumulation(global_batch: int, devices: int, nodes: int, per_device: int) -> int:
+    accumulation, rest = divmod(global_batch, devices * nodes * per_device)
+    if rest or accumulation < 1:
+        raise Refused(
+            f"global batch {global_batch}: is no multiple of {devices} devices x {nodes} nodes x "
+            f"{per_device} per device; choose --devices, --nodes or --per-device-batch to divide it"
+        )
+    return accumulation
+
+
+def _check_locked(catalogue: Catalogue, recipe: Recipe, given: Mapping[str, str]) -> None:
+    for name, value in given.items():
+        if name not in catalogue.tables["locked"]:
+            raise Refused(f"{name}: not a locked field of a recipe")
+        if name not in recipe.fields:
+            raise Refused(f"{name} {value}: {recipe.model} has no such setting; leave it out")
+        locked = recipe.fields[name]
+        try:
+            equal = value == locked if isinstance(locked, str) else float(value) == locked
+        except ValueError:
+            equal = False
+        if not equal:
+            raise Refused(
+                f"{name} {value}: the recipe {recipe.model} on {recipe.dataset} has {locked}; "
+                "it is locked, so leave it out"
+            )
+
+
+def _student_init(catalogue: Catalogue, recipe: Recipe, chosen: str | None) -> str | None:
+    default = recipe.choices.get("student_init")
+    if default is None:
+        if chosen is not None:
+            raise Refused(f"student init {chosen}: only Di4C recipes have one; leave it out")
+        return None
+    value = str(default) if chosen is None else chosen
+    if value not in catalogue.tables["student_inits"]:
+        options = ", ".join(catalogue.tables["student_inits"])
+        raise Refused(f"student init {value}: unknown; one of {options}")
+    return value
+
+
+def _teacher(project: Project, recipe: Recipe, given: Path | None) -> Path | None:
+    family = recipe.fields.get("teacher_family")
+    if family is None:
+        if given is not None:
+            raise Refused(f"teacher {given}: {recipe.model} has none; leave --teacher out")
+        return None
+    if given is None:
+        raise Refused(
+            f"{recipe.model} on {recipe.dataset}: needs a teacher of family {family}; "
+            "give --teacher FILE or RUN"
+        )
+    return resolve_inside(project.root, given)
+
+
+def _inputs(project: Project, recipe: Recipe, teacher: Path | None) -> tuple[Input, ...]:
+    from harness.data.ready import missing
+
+    data = Input("data", project.data, tuple(missing(project, recipe.data, recipe.data_layout)))
+    if teacher is None:
+        return (data,)
+    absent = () if teacher.exists() else (f"{teacher} does not exist; train it first",)
+    return (data, Input("teacher", teacher, absent))
+
+
+def _mounts(
+    project: Project, recipe: Recipe, inputs: tuple[Input, ...], run: Path
+) -> tuple[Mount, ...]:
+    from harness.data.ready import training_cache
+    from harness.sources import tree
+
+    mounts = [
+        Mount(tree(project, recipe.source), places.SOURCE),
+        Mount(project.source / "adapters", places.ADAPTERS),
+        Mount(training_cache(project, recipe.data, recipe.data_layout), places.DATA),
+        Mount(project.data / "huggingface", places.HUGGINGFACE),
+        Mount(run / "output", places.OUTPUT, writable=True),
+    ]
+    teachers = [entry.path for entry in inputs if entry.name == "teacher"]
+    return (*mounts, *(Mount(path, places.TEACHER_FILE) for path in teachers))
+
+
+def _run_name(recipe: Recipe, choices: Choices, devices: int, nodes: int, per_device: int) -> str:
+    """A name a reader knows the launch by; what is not the recipe's own choice is added."""
+    parts = [recipe.model, recipe.dataset, recipe.profile, f"seed{choices.seed}"]
+    own = (recipe.choices["devices"], 1, recipe.choices["per_device_batch"])
+    if (devices, nodes, per_device) != own:
+        parts.append(f"{nodes}x{devices}x{per_device}")
+    if choices.student_init not in (None, recipe.choices.get("student_init")):
+        parts.append(str(choices.student_init))
+    return "-".join(parts)

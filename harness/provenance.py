@@ -1,0 +1,75 @@
+"""Facts of where and when a launch ran: recorded beside the identity, never part of it."""
+
+import os
+import platform
+from datetime import UTC, datetime
+from pathlib import Path
+
+from harness import __version__, gpu, nix, sandbox
+from harness.files import publish_json
+from harness.folder import PROVENANCE
+from harness.launch import Launch
+from harness.schemas import read_record
+
+
+def now() -> str:
+    """The time in UTC, to the second, ISO 8601."""
+    return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+
+
+def begin(run: Path, launch: Launch) -> dict[str, object]:
+    """Record a new attempt at `launch` in `run`, keeping the attempts before it."""
+    before: list[object] = []
+    if (run / PROVENANCE).exists():
+        old = read_record(run / PROVENANCE, "provenance")["attempts"]
+        assert isinstance(old, list)  # the schema says so
+        before = old
+    attempt = {"started": now(), "ended": None, "status": None, "host": host(), "tools": tools()}
+    record: dict[str, object] = {
+        "schema_version": 1,
+        "identity_sha256": launch.identity.sha256,
+        "harness": __version__,
+        "paths": {
+            "environment": str(launch.environment.path),
+            "base": str(launch.environment.base.path),
+            "mounts": {mount.target: str(mount.source) for mount in launch.plan.mounts},
+        },
+        "attempts": [*before, attempt],
+    }
+    publish_json(run / PROVENANCE, record)
+    return record
+
+
+def end(run: Path, record: dict[str, object], status: int) -> None:
+    """Record how the last attempt ended."""
+    attempts = record["attempts"]
+    assert isinstance(attempts, list)
+    attempts[-1] |= {"ended": now(), "status": status}
+    publish_json(run / PROVENANCE, record)
+
+
+def host() -> dict[str, object]:
+    """The machine: name, kernel, processor, cores, memory, GPUs and driver."""
+    return {
+        "name": platform.node(),
+        "kernel": platform.release(),
+        "machine": platform.machine(),
+        "processor": _processor(),
+        "cores": len(os.sched_getaffinity(0)),
+        "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "driver": gpu.driver_version(),
+    }
+
+
+def tools() -> dict[str, object]:
+    """The versions of what builds and encloses a run."""
+    return {"nix": nix.version(), "bubblewrap": sandbox.version()}
+
+
+def _processor() -> str | None:
+    names = [
+        line.partition(":")[2].strip()
+        for line in Path("/proc/cpuinfo").read_text().splitlines()
+        if line.startswith("model name")
+    ]
+    return names[0] if names else None

@@ -1,0 +1,126 @@
+"""One training run: its folder, the trainer in the sandbox, its completion."""
+
+import json
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import folder, provenance
+from harness.complete import complete
+from harness.errors import HarnessError, Refused
+from harness.files import open_plain, publish_bytes, publish_json, resolve_inside
+from harness.folder import State
+from harness.launch import Launch
+from harness.supervise import supervise
+
+PROGRESS = "progress.json"
+INTERRUPTED = (130, 143)
+
+
+class TrainingFailed(HarnessError):
+    """The trainer ended with a status of its own, which becomes the command's."""
+
+    def __init__(self, message: str, status: int) -> None:
+        super().__init__(message)
+        self.exit_code = status
+
+
+@dataclass(frozen=True)
+class Progress:
+    """How far a trainer is, as it tells: step of steps, loss, tokens a second, seconds left."""
+
+    step: int
+    max_steps: int
+    loss: float | None
+    tokens_per_second: float | None
+    seconds_left: float | None
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A completed run: its folder, its completion record, and whether it was there before."""
+
+    run: Path
+    record: dict[str, object]
+    skipped: bool
+
+
+def train(launch: Launch, on_progress: Callable[[Progress], None]) -> Outcome:
+    """Run `launch` to completion in its folder, or find that it is complete already.
+
+    Raises Refused where the folder belongs to another launch, TrainingFailed with the trainer's
+    own status, and Unsupported where a clean exit left no evidence of success.
+    """
+    run = resolve_inside(launch.project.root, launch.plan.run)
+    with folder.locked(run):
+        state = folder.state(run, launch.identity)
+        if state is State.COMPLETE:
+            return Outcome(run, folder.completed(run), skipped=True)
+        _write_records(run, launch)
+        record = provenance.begin(run, launch)
+        status = supervise(
+            launch.box(),
+            list(launch.plan.argv),
+            run / folder.STDOUT,
+            run / folder.STDERR,
+            lambda: _tell(run, on_progress),
+        )
+        provenance.end(run, record, status)
+        if status:
+            raise _failure(run, status)
+        return Outcome(run, complete(run, launch), skipped=False)
+
+
+def _write_records(run: Path, launch: Launch) -> None:
+    """All that says what runs here; the identity first, since the rest can be written again."""
+    publish_json(run / folder.IDENTITY, launch.identity.document)
+    output = run / folder.OUTPUT
+    if output.is_symlink() or (output.exists() and not output.is_dir()):
+        raise Refused(f"{output}: is not a folder; move it away")
+    output.mkdir(exist_ok=True)
+    publish_json(run / folder.RECIPE, launch.plan.recipe.record())
+    publish_json(run / folder.ARGV, list(launch.plan.argv))
+    publish_bytes(run / folder.CONFIG, launch.config)
+
+
+def _failure(run: Path, status: int) -> TrainingFailed:
+    if status in INTERRUPTED:
+        return TrainingFailed(
+            f"{run}: interrupted; the same command goes on from its last checkpoint", status
+        )
+    last = last_line(run / folder.STDERR)
+    return TrainingFailed(f"{run}: the trainer ended with status {status}: {last}", status)
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that says something, made safe for a terminal."""
+    with open_plain(log) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - 8192))
+        lines = file.read().decode(errors="replace").split("\n")
+    said = [line for line in lines if line.strip()] or ["it said nothing"]
+    return "".join(c if c.isprintable() else " " for c in said[-1]).strip()[:300]
+
+
+def _tell(run: Path, on_progress: Callable[[Progress], None]) -> None:
+    progress = read_progress(run / folder.OUTPUT / PROGRESS)
+    if progress is not None:
+        on_progress(progress)
+
+
+def read_progress(path: Path) -> Progress | None:
+    """What a trainer says of its progress; None where it says nothing that can be read.
+
+    The file is the trainer's, so a link, a huge file or other nonsense is nothing.
+    """
+    try:
+        with open_plain(path) as file:
+            value = json.loads(file.read(4096))
+        step, steps = value["step"], value["max_steps"]
+        if not (isinstance(step, int) and isinstance(steps, int)):
+            return None
+        rest = [value.get(n) for n in ("loss", "tokens_per_second", "seconds_left")]
+        return Progress(step, steps, *(float(v) if v is not None else None for v in rest))
+    except (OSError, Refused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
