@@ -7,6 +7,7 @@ owners and other modes do not count.
 
 import base64
 import hashlib
+import os
 import stat
 from pathlib import Path
 from typing import Protocol
@@ -43,7 +44,8 @@ def _node(sink: _Sink, path: Path, exclude: frozenset[str]) -> None:
     _string(sink, b"type")
     status = path.lstat()
     if stat.S_ISLNK(status.st_mode):
-        for part in (b"symlink", b"target", str(path.readlink()).encode()):
+        target = os.readlink(path)  # noqa: PTH115 - a Path would drop a trailing slash
+        for part in (b"symlink", b"target", os.fsencode(target)):
             _string(sink, part)
     elif stat.S_ISREG(status.st_mode):
         _string(sink, b"regular")
@@ -53,12 +55,12 @@ def _node(sink: _Sink, path: Path, exclude: frozenset[str]) -> None:
         _contents(sink, path, status.st_size)
     elif stat.S_ISDIR(status.st_mode):
         _string(sink, b"directory")
-        for name in sorted(entry.name.encode() for entry in path.iterdir()):
-            if name.decode() in exclude:
+        for name in sorted(os.fsencode(entry.name) for entry in path.iterdir()):
+            if os.fsdecode(name) in exclude:
                 continue
             for part in (b"entry", b"(", b"name", name, b"node"):
                 _string(sink, part)
-            _node(sink, path / name.decode(), exclude)
+            _node(sink, path / os.fsdecode(name), exclude)
             _string(sink, b")")
     else:
         raise Refused(f"{path}: neither file, folder nor link; a source tree holds only these")

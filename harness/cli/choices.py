@@ -1,0 +1,48 @@
+"""The arguments and options that choose a launch, shared by every command that takes one."""
+
+from collections.abc import Callable
+from functools import wraps
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.plan import Choices
+
+LOCKED = ("global_batch", "lr", "rounds", "steps_per_round", "teacher_family")
+OPTIONS = (
+    click.argument("model"),
+    click.argument("dataset"),
+    click.option("--profile", default="paper", show_default=True, help="paper, or smoke: minutes."),
+    click.option("--devices", type=int, help="GPUs a node (or CPU processes)."),
+    click.option("--nodes", type=int, default=1, show_default=True),
+    click.option("--per-device-batch", type=int, help="Examples a device and micro-step."),
+    click.option("--seed", type=int, default=42, show_default=True),
+    click.option("--resume/--no-resume", default=True, show_default=True),
+    click.option(
+        "--teacher", type=click.Path(path_type=Path), help="A checkpoint or a finished run."
+    ),
+    click.option("--student-init", help="Di4C only: hf_small, teacher or scratch."),
+    click.option("--name", help="Name of the run folder, instead of the choices' own."),
+    *(
+        click.option(
+            "--" + name.replace("_", "-"), name, help="Locked; accepted when it equals the recipe's."
+        )
+        for name in LOCKED
+    ),
+)
+
+
+def launch_choices(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Give a command the launch arguments; it receives them as one `choices` value."""
+
+    @wraps(function)
+    def command(*args: Any, **given: Any) -> Any:
+        locked = {name: given.pop(name) for name in LOCKED}
+        chosen = {name: given.pop(name) for name in Choices.__dataclass_fields__ if name in given}
+        choices = Choices(**chosen, locked={n: v for n, v in locked.items() if v is not None})
+        return function(*args, choices=choices, **given)
+
+    for option in reversed(OPTIONS):
+        command = option(command)
+    return command

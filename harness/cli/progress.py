@@ -1,0 +1,67 @@
+"""Progress on stderr: a live line on a terminal, now and then a plain line in a log."""
+
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import click
+
+from harness.plan import Plan
+from harness.run import Progress
+
+PLAIN_SECONDS = 15.0
+
+
+class Reporter:
+    """Says what is being done; `training` shows the trainer's own progress while it runs."""
+
+    def __init__(self) -> None:
+        """Look once whether anybody watches."""
+        self._live = sys.stderr.isatty()
+        self._said = -PLAIN_SECONDS
+        self._open = False
+
+    def say(self, line: str) -> None:
+        """One plain line."""
+        self._close()
+        click.echo(line, err=True)
+
+    @contextmanager
+    def training(self, plan: Plan) -> Iterator[None]:
+        """Frame a training: its start, and a clean line at its end."""
+        recipe = plan.recipe
+        self.say(f"training {recipe.title} on {recipe.dataset} ({recipe.profile})")
+        try:
+            yield
+        finally:
+            self._close()
+
+    def progress(self, progress: Progress) -> None:
+        """Show where the training is."""
+        now = time.monotonic()
+        if self._live:
+            click.echo(f"\r\x1b[2K{line(progress)}", err=True, nl=False)
+            self._open = True
+        elif now - self._said >= PLAIN_SECONDS:
+            click.echo(line(progress), err=True)
+            self._said = now
+
+    def _close(self) -> None:
+        if self._open:
+            click.echo(err=True)
+            self._open = False
+
+
+def line(progress: Progress) -> str:
+    """`step 120/300  loss 4.321  12.3k tokens/s  0:42 left`, as far as it is known."""
+    parts = [f"step {progress.step}/{progress.max_steps}"]
+    if progress.loss is not None:
+        parts.append(f"loss {progress.loss:.3f}")
+    if progress.tokens_per_second is not None:
+        parts.append(f"{progress.tokens_per_second / 1000:.1f}k tokens/s")
+    if progress.seconds_left is not None:
+        minutes, seconds = divmod(round(progress.seconds_left), 60)
+        hours, minutes = divmod(minutes, 60)
+        parts.append(f"{hours}:{minutes:02}:{seconds:02} left")
+    return "  ".join(parts)

@@ -1,0 +1,63 @@
+"""`harness train`: from a recipe to a completed run."""
+
+from typing import Any
+
+import click
+
+from harness.cli.choices import launch_choices
+from harness.cli.plan import show_plan
+from harness.plan import Choices, plan
+from harness.project import Project
+
+
+@click.command()
+@launch_choices
+@click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
+@click.option("--json", "as_json", is_flag=True, help="Print the result (or the plan) as JSON.")
+@click.pass_obj
+def command(project: Project, choices: Choices, dry_run: bool, as_json: bool) -> None:
+    """Train MODEL on DATASET in the sandbox, check the result and record it.
+
+    The same command again skips a completed run and goes on with an interrupted one.
+    """
+    planned = plan(project, choices)
+    if dry_run:
+        show_plan(planned, as_json)
+        return
+    from harness.cli.progress import Reporter
+    from harness.data import ready
+    from harness.launch import ready_launch
+    from harness.run import Outcome, train
+
+    reporter = Reporter()
+    if planned.missing and ready.is_embedded(planned.recipe.data):
+        reporter.say(f"data {planned.recipe.data}: generating the embedded corpus")
+        ready.prepare_embedded(project, planned.recipe.data, reporter.say)
+        planned = plan(project, choices)
+    launch = ready_launch(project, planned, reporter.say)
+    reporter.say(f"identity {launch.identity.sha256}")
+    with reporter.training(planned):
+        outcome: Outcome = train(launch, reporter.progress)
+    _tell(outcome, as_json)
+
+
+def _tell(outcome: Any, as_json: bool) -> None:
+    import json
+
+    if as_json:
+        click.echo(json.dumps({"run": str(outcome.run), **outcome.record}, indent=1))
+        return
+    record = outcome.record
+    checkpoint, metrics = record["checkpoint"], record["metrics"]
+    rows = {
+        "skipped" if outcome.skipped else "completed": outcome.run,
+        "identity": record["identity_sha256"],
+        "step": checkpoint["step"],
+        **{name.replace("_", " "): f"{value:.4g}" for name, value in metrics.items() if name in TOLD},
+        "tensor digest": checkpoint["tensors"]["state"]["digest"],
+    }
+    for name, value in rows.items():
+        click.echo(f"{name:22} {value}")
+
+
+TOLD = ("loss", "validation_nll", "validation_perplexity", "unigram_perplexity")

@@ -1,0 +1,179 @@
+"""Publishing is all or nothing, reading trusts nothing."""
+
+import hashlib
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness import files
+from harness.errors import Refused
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"])),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    max_leaves=20,
+)
+
+
+@given(value=JSON)
+def test_json_comes_back_as_published(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+    target = tmp_path_factory.mktemp("json") / "record.json"
+    files.publish_json(target, value)
+    assert files.read_json(target) == value
+    assert list(target.parent.iterdir()) == [target]
+
+
+class Killed(BaseException):
+    """Stands for SIGKILL: nothing of the program runs on, not even its clean-up."""
+
+
+STEPS = ("write", "fsync", "rename", "sync_folder")
+
+
+@pytest.mark.parametrize("step", STEPS)
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_at_any_step_leaves_old_or_new_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException
+) -> None:
+    target = tmp_path / "record.json"
+    files.publish_json(target, {"old": 1})
+    fail_at(monkeypatch, step, error)
+    with pytest.raises(type(error)):
+        files.publish_json(target, {"new": 2})
+    monkeypatch.undo()
+    found = json.loads(target.read_bytes())
+    assert found in ({"old": 1}, {"new": 2})
+    assert found == {"old": 1} or step == "sync_folder"
+    files.publish_json(target, {"next": 3})
+    assert files.read_json(target) == {"next": 3}
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def fail_at(monkeypatch: pytest.MonkeyPatch, step: str, error: BaseException) -> None:
+    def fail(*args: object, **kwargs: object) -> None:
+        raise error
+
+    if step == "write":
+        opened: Callable[..., object] = os.fdopen
+
+        def failing(descriptor: int, *args: object, **kwargs: object) -> object:
+            file = opened(descriptor, *args, **kwargs)
+            return _Failing(file, error) if args and args[0] == "wb" else file
+
+        monkeypatch.setattr(os, "fdopen", failing)
+    elif step == "fsync":
+        monkeypatch.setattr(os, "fsync", fail)
+    elif step == "rename":
+        monkeypatch.setattr(Path, "rename", fail)
+    else:
+        monkeypatch.setattr(files, "sync_folder", fail)
+
+
+class _Failing:
+    """A file that takes half of what it is given, then fails."""
+
+    def __init__(self, file: object, error: BaseException) -> None:
+        self.file, self.error = file, error
+
+    def __enter__(self) -> "_Failing":
+        return self
+
+    def __exit__(self, *args: object) -> None:
+        self.file.close()  # type: ignore[attr-defined]
+
+    def write(self, data: bytes) -> None:
+        self.file.write(data[: len(data) // 2])  # type: ignore[attr-defined]
+        raise self.error
+
+
+def test_a_part_left_by_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
+    target = tmp_path / "record.json"
+    files.part_of(target).write_bytes(b"half")
+    files.publish_json(target, 1)
+    assert files.read_json(target) == 1
+    assert list(tmp_path.iterdir()) == [target]
+
+
+@pytest.mark.parametrize("kind", ["link", "dangling", "folder", "pipe"])
+def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path, kind: str) -> None:
+    target, other = tmp_path / "target", tmp_path / "other"
+    other.write_text("1")
+    {
+        "link": lambda: target.symlink_to(other),
+        "dangling": lambda: target.symlink_to(tmp_path / "nowhere"),
+        "folder": lambda: target.mkdir(),
+        "pipe": lambda: os.mkfifo(target),
+    }[kind]()
+    with pytest.raises(Refused):
+        files.publish_bytes(target, b"2")
+    for read in (files.sha256_file, files.read_json, files.open_log):
+        with pytest.raises(Refused):
+            read(target)
+    assert other.read_text() == "1"
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        (b"", "not valid JSON"),
+        (b"{", "not valid JSON"),
+        (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b"[NaN]", "NaN is no JSON number"),
+        (b"[" * 100_000, "not valid JSON"),
+        (b"\xff\xfe", "not valid JSON"),
+    ],
+)
+def test_bad_json_is_refused_by_name(tmp_path: Path, text: bytes, said: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(text)
+    with pytest.raises(Refused, match=f"bad.json.*{said}"):
+        files.read_json(path)
+
+
+def test_an_absent_file_is_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="gone.json: not found"):
+        files.read_json(tmp_path / "gone.json")
+
+
+@given(data=st.binary(max_size=5000))
+def test_a_published_copy_has_the_digest_and_its_own_inode(
+    tmp_path_factory: pytest.TempPathFactory, data: bytes
+) -> None:
+    folder = tmp_path_factory.mktemp("copy")
+    source, target = folder / "source", folder / "target"
+    source.write_bytes(data)
+    assert files.publish_file(source, target) == hashlib.sha256(data).hexdigest()
+    assert target.read_bytes() == data
+    assert target.stat().st_ino != source.stat().st_ino
+    assert files.sha256_file(target) == hashlib.sha256(data).hexdigest()
+
+
+@pytest.mark.parametrize("path", ["../x", "/etc/passwd", "a/../../x", "a/link/x", "a/link"])
+def test_a_path_out_of_the_root_or_through_a_link_is_refused(tmp_path: Path, path: str) -> None:
+    root = tmp_path / "root"
+    (root / "a").mkdir(parents=True)
+    (root / "a" / "link").symlink_to(tmp_path)
+    with pytest.raises(Refused):
+        files.resolve_inside(root, Path(path))
+
+
+def test_a_path_inside_the_root_is_taken_absolute_or_relative(tmp_path: Path) -> None:
+    expected = tmp_path.resolve() / "a" / "b"
+    assert files.resolve_inside(tmp_path, Path("a/b")) == expected
+    assert files.resolve_inside(tmp_path, expected) == expected
+
+
+def test_a_log_is_private_and_appended(tmp_path: Path) -> None:
+    log = tmp_path / "log"
+    for line in (b"one\n", b"two\n"):
+        with files.open_log(log) as file:
+            file.write(line)
+    assert log.read_bytes() == b"one\ntwo\n"
+    assert stat.S_IMODE(log.stat().st_mode) == 0o600
