@@ -10,7 +10,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-from harness.sandbox import Box, Mount
+from harness.sandbox import BASE, Box, Mount
+
+PYTHON = f"{BASE}/bin/python3"
 
 
 def closure(base: Path) -> tuple[Path, ...]:
