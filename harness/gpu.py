@@ -66,6 +66,11 @@ def find(root: Path = Path("/"), cache: str | None = None) -> Driver:
     )
 
 
+def driver_version() -> str | None:
+    """The version of the loaded kernel module, e.g. 550.54.15, or None."""
+    return _version(Path("/proc/driver/nvidia/version"))
+
+
 def loader_cache() -> str:
     """What `ldconfig -p` prints; empty where there is no ldconfig (it is often not on PATH)."""
     tool = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")

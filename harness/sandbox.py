@@ -167,6 +167,15 @@ def run(
     return subprocess.CompletedProcess(list(command), process.returncode, out, err)
 
 
+def version() -> str | None:
+    """bubblewrap's version, e.g. 0.8.0, or None where it is not installed."""
+    tool = shutil.which("bwrap")
+    if tool is None:
+        return None
+    done = subprocess.run([tool, "--version"], capture_output=True, text=True, check=False)
+    return done.stdout.removeprefix("bubblewrap").strip() or None
+
+
 def interrupt(process: subprocess.Popen[bytes], signum: signal.Signals) -> None:
     """Send `signum` to the sandboxed command itself, or to bubblewrap where it has not begun.
 
