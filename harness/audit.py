@@ -188,8 +188,8 @@ def _code(recorded: Recorded) -> Iterator[Claim]:
 
 def _environment(recorded: Recorded) -> Iterator[Claim]:
     expected = recorded.identity["environment"]
-    lock = recorded.project.source / "envs" / f"{expected['name']}.json"
-    yield _equal("environment lock", expected["lock_sha256"], nix.lock_digest(lock))
+    lock = nix.lock_sha256(recorded.project, expected["name"])
+    yield _equal("environment lock", expected["lock_sha256"], lock)
     here = nix.realised(recorded.project, expected["name"])
     if here is None:
         yield _unchecked("environment", f"{expected['name']} is not built on this machine")

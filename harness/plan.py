@@ -4,6 +4,7 @@ A plan comes from a recipe and a user's choices. It holds only paths inside the 
 argument list and variables, and host paths only as the sources of mounts.
 """
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -148,7 +149,8 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
             "student_init": student_init or "",
         }
     )
-    run = project.runs / (choices.name or _run_name(recipe, choices, devices, nodes, per_device))
+    name = _run_name(recipe, choices, devices, nodes, per_device)
+    run = project.runs / (name if choices.name is None else _plain(choices.name))
     inputs = _inputs(project, recipe, teacher)
     return Plan(
         recipe=recipe,
@@ -179,6 +181,12 @@ def _positive(name: str, chosen: int | None, default: str | float) -> int:
     if value < 1:
         raise Refused(f"{name} {value}: must be a positive whole number")
     return value
+
+
+def _plain(name: str) -> str:
+    if not re.fullmatch(r"[A-Za-z0-9][A-Za-z0-9._-]{0,199}", name):
+        raise Refused(f"name {name!r}: must be one plain folder name (letters, digits, . _ -)")
+    return name
 
 
 def _accumulation(global_batch: int, devices: int, nodes: int, per_device: int) -> int:

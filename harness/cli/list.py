@@ -32,4 +32,4 @@ def _environments(project: Project) -> None:
 
     for lock in sorted((project.source / "envs").glob("*.json")):
         built = nix.realised(project, lock.stem)
-        click.echo(f"{lock.stem:8} {nix.lock_digest(lock)[:12]}  {built.path if built else 'not built'}")
+        click.echo(f"{lock.stem:8} {nix.lock_sha256(project, lock.stem)[:12]}  {built.path if built else 'not built'}")

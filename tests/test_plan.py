@@ -1,0 +1,127 @@
+"""A plan decides everything, refuses what a recipe does not allow, and touches nothing."""
+
+import json
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.errors import Refused
+from harness.plan import Choices, plan
+from harness.project import Project
+from harness.recipes import load
+
+SOURCE = Path(__file__).parents[1]
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(source=SOURCE, root=tmp_path)
+
+
+def test_a_plan_touches_nothing(project: Project) -> None:
+    planned = plan(project, Choices("mdlm", "lm1b"))
+    json.dumps(planned.record())
+    assert planned.missing
+    assert list(project.root.iterdir()) == []
+
+
+def test_two_roots_give_one_command(project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+    other = Project(source=SOURCE, root=tmp_path_factory.mktemp("other d@e=[x]"))
+    for model, dataset in load(SOURCE).pairs():
+        teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None
+        one, two = (plan(p, Choices(model, dataset, teacher=teacher)) for p in (project, other))
+        assert one.argv == two.argv
+        assert one.variables == two.variables
+        for text in (*one.argv, *one.variables.values()):
+            assert str(project.root) not in text
+            assert str(SOURCE) not in text
+
+
+def _needs_teacher(model: str, dataset: str) -> bool:
+    return "teacher_family" in load(SOURCE).recipe(model, dataset).fields
+
+
+def test_the_published_defaults_give_the_published_batch(project: Project) -> None:
+    for model, dataset in load(SOURCE).pairs():
+        teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None
+        planned = plan(project, Choices(model, dataset, teacher=teacher))
+        assert planned.effective_batch == planned.recipe.number("global_batch")
+
+
+@given(st.integers(1, 64), st.integers(1, 4), st.integers(1, 128))
+def test_a_batch_divides_or_is_refused(devices: int, nodes: int, per_device: int) -> None:
+    project = Project(source=SOURCE, root=Path("/nonexistent"))
+    choices = Choices("duo", "owt", devices=devices, nodes=nodes, per_device_batch=per_device)
+    if 512 % (devices * nodes * per_device):
+        with pytest.raises(Refused, match="global batch 512: is no multiple of"):
+            plan(project, choices, CATALOGUE)
+    else:
+        planned = plan(project, choices, CATALOGUE)
+        assert planned.accumulation * devices * nodes * per_device == 512
+        assert f"trainer.accumulate_grad_batches={planned.accumulation}" in planned.argv
+
+
+CATALOGUE = load(SOURCE)
+
+
+@pytest.mark.parametrize(
+    ("choices", "said"),
+    [
+        (Choices("mdlm", "lm1b", devices=0), "devices 0: must be a positive"),
+        (Choices("mdlm", "lm1b", nodes=-1), "nodes -1: must be a positive"),
+        (Choices("mdlm", "lm1b", per_device_batch=0), "per-device batch 0: must be a positive"),
+        (Choices("mdlm", "lm1b", seed=-1), "seed -1: must lie in"),
+        (Choices("mdlm", "lm1b", seed=1 << 32), "must lie in"),
+        (Choices("mdlm", "lm1b", locked={"lr": "0.001"}), "lr 0.001: the recipe .* has 0.0003"),
+        (Choices("mdlm", "lm1b", locked={"lr": "x"}), "lr x: the recipe"),
+        (Choices("mdlm", "lm1b", locked={"rounds": "8"}), "rounds 8: mdlm has no such setting"),
+        (Choices("duo_dcd", "lm1b"), "needs a teacher of family uniform_duo; give --teacher"),
+        (Choices("mdlm", "lm1b", teacher=Path("t")), "teacher t: mdlm has none"),
+        (Choices("fmlm", "lm1b", teacher=Path("/etc/x")), "lies outside"),
+        (Choices("mdlm", "lm1b", student_init="scratch"), "only Di4C recipes have one"),
+        (
+            Choices("duo_di4c", "lm1b", teacher=Path("t"), student_init="big"),
+            "student init big: unknown; one of hf_small, teacher, scratch",
+        ),
+    ],
+)
+def test_a_choice_the_recipe_does_not_allow_is_refused(
+    project: Project, choices: Choices, said: str
+) -> None:
+    with pytest.raises(Refused, match=said) as refused:
+        plan(project, choices)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "locked", [{"lr": "3e-4"}, {"global_batch": "512"}, {"lr": "0.00030", "global_batch": "512.0"}]
+)
+def test_an_equal_locked_value_is_accepted(project: Project, locked: dict[str, str]) -> None:
+    plain = plan(project, Choices("mdlm", "lm1b"))
+    assert plan(project, Choices("mdlm", "lm1b", locked=locked)).argv == plain.argv
+
+
+def test_each_choice_shows_in_the_run_folders_name(project: Project) -> None:
+    names = [
+        plan(project, choices).run.name
+        for choices in (
+            Choices("mdlm", "lm1b"),
+            Choices("mdlm", "owt"),
+            Choices("mdlm", "lm1b", profile="smoke"),
+            Choices("mdlm", "lm1b", seed=1),
+            Choices("mdlm", "lm1b", devices=4),
+            Choices("mdlm", "lm1b", nodes=2, devices=4),
+            Choices("mdlm", "lm1b", name="mine"),
+        )
+    ]
+    assert names[0] == "mdlm-lm1b-paper-seed42"
+    assert names[-1] == "mine"
+    assert len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize("name", ["../out", "/abs", "a/b", "", ".hidden"])
+def test_a_run_name_is_one_plain_folder(project: Project, name: str) -> None:
+    with pytest.raises(Refused, match="name"):
+        plan(project, Choices("mdlm", "lm1b", name=name))
