@@ -62,13 +62,17 @@ def find(root: Path = Path("/"), cache: str | None = None) -> Driver:
         devices=tuple(_devices(root / "dev")),
         libraries=tuple(libraries),
         sys=sys if (sys / "bus/pci").is_dir() else None,
-        version=_version(root / "proc/driver/nvidia/version"),
+        version=driver_version(root),
     )
 
 
-def driver_version() -> str | None:
-    """The version of the loaded kernel module, e.g. 550.54.15, or None."""
-    return _version(Path("/proc/driver/nvidia/version"))
+def driver_version(root: Path = Path("/")) -> str | None:
+    """The loaded kernel module's version, e.g. 550.54.15, or None."""
+    file = root / "proc/driver/nvidia/version"
+    if not file.is_file():
+        return None
+    match = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", file.read_text())
+    return match[0] if match else None
 
 
 def loader_cache() -> str:
@@ -130,11 +134,3 @@ def _cached(text: str) -> dict[str, str]:
         if tag in kind.split(","):
             files.setdefault(name, file)
     return files
-
-
-def _version(file: Path) -> str | None:
-    """The kernel module's version from its first line, e.g. 550.54.15."""
-    if not file.is_file():
-        return None
-    match = re.search(r"\b\d{3,}\.\d+(?:\.\d+)?\b", file.read_text())
-    return match[0] if match else None

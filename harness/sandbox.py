@@ -36,6 +36,7 @@ ISOLATION = (
     # "try": a kernel without cgroup namespaces has none to leave; `harness doctor` says so.
     *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
 )
+READ_ONLY = ("/proc", "/dev", "/")
 
 Stream = int | IO[bytes] | None
 
@@ -82,8 +83,8 @@ def options(box: Box, seccomp_fd: int, driver: gpu.Driver | None = None) -> list
     result += ["--seccomp", str(seccomp_fd), "--proc", "/proc", "--dev", "/dev"]
     for folder in ("/dev/shm", *box.tmpfs):
         result += ["--perms", "1777", "--tmpfs", folder]
-    for path in dict.fromkeys((box.base, *box.closure)):
-        result += ["--ro-bind", str(path), str(path)]
+    for store_path in map(str, dict.fromkeys((box.base, *box.closure))):
+        result += ["--ro-bind", store_path, store_path]
     result += ["--ro-bind", str(box.base), BASE, "--ro-bind", str(ETC), "/etc"]
     for target, link in LINKS:
         result += ["--symlink", target, link]
@@ -92,8 +93,8 @@ def options(box: Box, seccomp_fd: int, driver: gpu.Driver | None = None) -> list
     for mount in box.mounts:
         result += ["--bind" if mount.writable else "--ro-bind", str(mount.source), mount.target]
     # Last, so that everything above could still be put in place.
-    for folder in ("/proc", "/dev", "/"):
-        result += ["--remount-ro", folder]
+    for path in READ_ONLY:
+        result += ["--remount-ro", path]
     for name, value in environment(box).items():
         result += ["--setenv", name, value]
     return [*result, "--chdir", box.cwd]

@@ -1,5 +1,7 @@
 """Fixtures shared by all tests."""
 
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -7,6 +9,7 @@ import sandbox_base
 
 
 @pytest.fixture(scope="session")
-def base(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A base to sandbox in: see sandbox_base."""
-    return sandbox_base.build(tmp_path_factory.mktemp("sandbox"))
+def base() -> Iterator[Path]:
+    """A base to sandbox in (see sandbox_base), in a place that every user of the host can read."""
+    with tempfile.TemporaryDirectory(prefix="harness-base-") as folder:
+        yield sandbox_base.build(Path(folder))

@@ -8,8 +8,11 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import textwrap
 from pathlib import Path
+from typing import Any
 
+from harness import sandbox
 from harness.sandbox import BASE, Box, Mount
 
 PYTHON = f"{BASE}/bin/python3"
@@ -44,7 +47,7 @@ def build(folder: Path) -> Path:
     (base / "lib" / f"{platform.machine()}-linux-gnu").symlink_to(".")
     about = {"schema_version": 1, "kind": "captured", "python": platform.python_version()}
     (base / "base.json").write_text(json.dumps(about | {"libraries": "lib"}))
-    for path in (base, *base.parents[:2]):
+    for path in (base, folder):
         path.chmod(0o755)
     return base
 
@@ -52,6 +55,33 @@ def build(folder: Path) -> Path:
 def box(base: Path, *mounts: Mount, share_network: bool = False) -> Box:
     """A box on `base` with `mounts` and nothing else."""
     return Box(base, closure(base), mounts, {}, "/", share_network=share_network)
+
+
+def inside(box: Box, code: str) -> Any:
+    """Run `code` in `box` and return what it leaves in `found` (a JSON value).
+
+    The code has `os`, and `attempt(function, *arguments)`: "done", or the error's name.
+    """
+    program = f"{_PRELUDE}\n{textwrap.dedent(code)}\nprint(json.dumps(found))"
+    done = sandbox.run(box, [PYTHON, "-c", program], timeout=60)
+    assert done.returncode == 0, done.stderr.decode(errors="replace")
+    return json.loads(done.stdout)
+
+
+_PRELUDE = """
+import ctypes, errno, json, os
+libc = ctypes.CDLL(None, use_errno=True)
+def attempt(function, *arguments):
+    try:
+        function(*arguments)
+    except OSError as error:
+        return errno.errorcode.get(error.errno, str(error))
+    return "done"
+def system_call(name, *arguments):
+    ctypes.set_errno(0)
+    done = libc[name](*arguments) != -1
+    return "done" if done else errno.errorcode[ctypes.get_errno()]
+"""
 
 
 def _libraries(programs: list[Path]) -> set[Path]:
