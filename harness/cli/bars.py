@@ -1,0 +1,40 @@
+"""Progress on standard error: bars on a terminal, a line a stage elsewhere."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from harness.data.progress import Progress
+
+
+@contextmanager
+def bars(unit: str = "") -> Iterator[Progress]:
+    """A Progress that shows one bar a stage while the block runs; `unit` bytes are scaled."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        DownloadColumn,
+        MofNCompleteColumn,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+    from rich.progress import Progress as Bars
+
+    console = Console(stderr=True)
+    amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        amount,
+        TimeRemainingColumn(),
+    )
+    with Bars(*columns, console=console, disable=not console.is_terminal) as shown:
+        tasks = {}
+
+        def report(what: str, done: int, total: int) -> None:
+            if what not in tasks:
+                tasks[what] = shown.add_task(what, total=total)
+            shown.update(tasks[what], completed=done)
+            if not console.is_terminal and done >= total:
+                console.print(f"{what}: {done}", highlight=False)
+
+        yield report

@@ -1,0 +1,162 @@
+"""What `pins.json` says: every dataset and model by revision, and the digests known of them."""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from harness.errors import Refused
+from harness.schemas import read_record
+
+Kind = Literal["hub", "embedded"]
+
+
+@dataclass(frozen=True)
+class Split:
+    """A processed split: which documents of which raw files make it up."""
+
+    name: str
+    expression: str
+    files: tuple[str, ...]
+    documents: int
+
+
+@dataclass(frozen=True)
+class Generator:
+    """How an embedded corpus is written."""
+
+    style: str
+    version: int
+    seed: int
+    documents: int
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """A dataset: where its text comes from and how it is processed."""
+
+    key: str
+    kind: Kind
+    repo: str
+    revision: str
+    conversion: str | None
+    config: str
+    files: Mapping[str, str | None]
+    splits: tuple[Split, ...]
+    detokenizer: str | None
+    tokenizer: str
+    sequence_length: int
+    processed: str
+    training_name: str
+    training_files: Mapping[str, str]
+    required_free: int
+    generator: Generator | None
+
+
+@dataclass(frozen=True)
+class Model:
+    """A model repository, of which we use the tokenizer, or the weights too."""
+
+    key: str
+    kind: Kind
+    repo: str
+    revision: str
+    files: Mapping[str, str | None]
+    family: str | None
+    corpus: str | None
+    vocabulary: int
+    bos: int
+    eos: int
+
+
+@dataclass(frozen=True)
+class Pins:
+    """The parsed `pins.json`."""
+
+    datasets: Mapping[str, Dataset]
+    models: Mapping[str, Model]
+
+    def dataset(self, key: str) -> Dataset:
+        """The dataset `key`. Raises Refused for an unknown one."""
+        if key not in self.datasets:
+            raise Refused(f"dataset {key}: not pinned; one of {', '.join(self.datasets)}")
+        return self.datasets[key]
+
+    def key(self, name: str, profile: str) -> str:
+        """The key of a dataset by its training name and profile, or by the key itself.
+
+        Raises Refused where none is pinned.
+        """
+        kind = "embedded" if profile == "smoke" else "hub"
+        for key, dataset in self.datasets.items():
+            if (dataset.training_name, dataset.kind) == (name, kind):
+                return key
+        return self.dataset(name).key
+
+    def model(self, key: str) -> Model:
+        """The model `key`. Raises Refused for an unknown one."""
+        if key not in self.models:
+            raise Refused(f"model repository {key}: not pinned; one of {', '.join(self.models)}")
+        return self.models[key]
+
+
+def load(source: Path) -> Pins:
+    """The pins of the harness tree at `source`, checked against their schema."""
+    record: Any = read_record(source / "pins.json", "pins")
+    datasets = {key: _dataset(key, entry) for key, entry in record["datasets"].items()}
+    models = {key: _model(key, entry) for key, entry in record["models"].items()}
+    return Pins(datasets, models)
+
+
+def _dataset(key: str, entry: dict[str, Any]) -> Dataset:
+    splits = (
+        Split(name, part["expression"], tuple(part["files"]), part["documents"])
+        for name, part in entry["splits"].items()
+    )
+    generator = entry.get("generator")
+    return Dataset(
+        key=key,
+        kind=entry["kind"],
+        repo=entry.get("repo", key),
+        revision=entry["revision"],
+        conversion=entry.get("conversion"),
+        config=entry["config"],
+        files=entry["files"],
+        splits=tuple(splits),
+        detokenizer=entry.get("detokenizer"),
+        tokenizer=entry["tokenizer"],
+        sequence_length=entry["sequence_length"],
+        processed=entry["processed"],
+        training_name=entry["training"]["name"],
+        training_files=entry["training"]["files"],
+        required_free=entry.get("required_free", 0),
+        generator=Generator(**generator) if generator else None,
+    )
+
+
+def _model(key: str, entry: dict[str, Any]) -> Model:
+    return Model(
+        key=key,
+        kind=entry["kind"],
+        repo=entry.get("repo", key),
+        revision=entry["revision"],
+        files=entry["files"],
+        family=entry.get("family"),
+        corpus=entry.get("corpus"),
+        vocabulary=entry["vocabulary"],
+        bos=entry["bos"],
+        eos=entry["eos"],
+    )
+
+
+_EXPRESSION = re.compile(r"\w+(?:\[(-?\d+)?:(-?\d+)?\])?")
+
+
+def document_range(expression: str, available: int) -> range:
+    """The documents that a split expression (`train`, `train[:-100000]`) takes of `available`."""
+    match = _EXPRESSION.fullmatch(expression)
+    if match is None:
+        raise Refused(f"split {expression!r}: not understood; write name or name[start:stop]")
+    start, stop = (None if part is None else int(part) for part in match.groups())
+    return range(*slice(start, stop).indices(available))

@@ -1,0 +1,151 @@
+"""What a launch needs of the data: is it there, and where; and making the embedded sets."""
+
+import os
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness.canonical import digest
+from harness.data import bridge, manifest, pins
+from harness.data.manifest import Manifest
+from harness.data.pins import Dataset, Model
+from harness.data.places import Places
+from harness.data.progress import Progress
+from harness.errors import Refused
+from harness.files import sha256_file
+from harness.project import Project
+
+
+@dataclass(frozen=True)
+class DataInputs:
+    """A launch's data: a processed set's manifest, its training cache, its tokenizer."""
+
+    manifest: Manifest
+    manifest_sha256: str
+    training_cache: Path
+    tokenizer: Path
+    tokenizer_name: str
+    tokenizer_revision: str
+    tokenizer_sha256: str
+    hub: Path
+
+
+def command(dataset: Dataset) -> str:
+    """What the user runs to have the dataset ready."""
+    profile = " --profile smoke" if dataset.kind == "embedded" else ""
+    return f"harness prepare {dataset.training_name}{profile}"
+
+
+def _pinned(project: Project, key: str) -> tuple[Places, Dataset, Model]:
+    known = pins.load(project.source)
+    dataset = known.dataset(key)
+    return Places.of(project), dataset, known.model(dataset.tokenizer)
+
+
+def missing(project: Project, dataset_key: str, layout: str) -> list[str]:
+    """What of a launch's data is not there, one line each; looks at names and sizes only."""
+    places, dataset, model = _pinned(project, dataset_key)
+    lines = []
+    if _snapshot_gaps(places, model):
+        lines.append(f"tokenizer {model.repo}@{model.revision[:8]}")
+    found = _manifest(places, dataset, model)
+    if found is None:
+        lines.append(f"processed set {dataset.processed}")
+    if found is None or bridge.current(places, dataset, found, layout) is None:
+        lines.append(f"training cache {layout}/{dataset.processed}")
+    return [f"{line}: not ready; run '{command(dataset)}'" for line in lines]
+
+
+def inputs(project: Project, dataset_key: str, layout: str) -> DataInputs:
+    """A launch's data, checked.
+
+    Raises Refused with one line where something is missing or not as pinned.
+    """
+    gaps = missing(project, dataset_key, layout)
+    if gaps:
+        raise Refused(gaps[0])
+    places, dataset, model = _pinned(project, dataset_key)
+    found = manifest.read(places.manifest(dataset.processed))
+    snapshot = places.snapshot("model", model.repo, model.revision)
+    return DataInputs(
+        manifest=found,
+        manifest_sha256=found.sha256(),
+        training_cache=places.training(layout, dataset.processed),
+        tokenizer=snapshot,
+        tokenizer_name=model.repo,
+        tokenizer_revision=model.revision,
+        tokenizer_sha256=tokenizer_sha256(snapshot, model),
+        hub=places.hub,
+    )
+
+
+def _manifest(places: Places, dataset: Dataset, model: Model) -> Manifest | None:
+    path, folder = (
+        places.manifest(dataset.processed),
+        places.processed(dataset.processed),
+    )
+    if not (path.is_file() and folder.is_dir()):
+        return None
+    found = manifest.read(path)
+    if dict(found.contract) != manifest.contract(dataset, model):
+        return None
+    return None if manifest.differences(found, folder) else found
+
+
+def _snapshot_gaps(places: Places, model: Model) -> list[str]:
+    folder = places.snapshot("model", model.repo, model.revision)
+    return [name for name in model.files if not (folder / name).is_file()]
+
+
+def tokenizer_sha256(snapshot: Path, model: Model) -> str:
+    """The digest over a tokenizer's pinned files, each checked against its pinned digest."""
+    digests = {}
+    for name, pinned in model.files.items():
+        # The Hub cache's entries are links into its own blobs.
+        digests[name] = sha256_file((snapshot / name).resolve())
+        if pinned is not None and digests[name] != pinned:
+            raise Refused(
+                f"{snapshot / name}: sha256 {digests[name]}, pinned is {pinned}; remove it and "
+                f"fetch {model.repo} again"
+            )
+    return digest(digests)
+
+
+def prepare_dataset(
+    project: Project, dataset_key: str, progress: Progress, processes: int | None = None
+) -> Manifest:
+    """Make a dataset ready for training: processed set and training caches.
+
+    An embedded one is generated first, with its tokenizer; one of the Hub must have been
+    fetched. What is already right is left as it is. Raises Refused where another process is at
+    it, or raw files are missing.
+    """
+    from harness.data import embedded
+    from harness.data.locking import only_one
+    from harness.data.prepare import Work, prepare
+
+    places, dataset, model = _pinned(project, dataset_key)
+    processes = processes or len(os.sched_getaffinity(0))
+    with only_one(places.lock(dataset.processed), f"preparing {dataset.key}"):
+        if dataset.kind == "embedded":
+            raw = embedded.write_corpus(places, dataset)
+            snapshot = embedded.write_tokenizer(places, model, raw)
+            progress(f"{dataset.key} corpus and tokenizer", 1, 1)
+        else:
+            raw = places.snapshot("dataset", dataset.repo, dataset.conversion or dataset.revision)
+            snapshot = places.snapshot("model", model.repo, model.revision)
+            if _snapshot_gaps(places, model) or not raw.is_dir():
+                raise Refused(
+                    f"dataset {dataset.key}: not fetched; run 'harness fetch {dataset.key}'"
+                )
+        found = prepare(Work(dataset, model, raw, snapshot, places, processes), progress)
+        for layout in bridge.LAYOUTS:
+            bridge.build(places, dataset, found, layout)
+    return found
+
+
+def prepare_embedded(project: Project, dataset_key: str, progress: Progress) -> None:
+    """Make an embedded dataset ready from nothing. Raises Refused for one of the Hub."""
+    _, dataset, _ = _pinned(project, dataset_key)
+    if dataset.kind != "embedded":
+        raise Refused(f"dataset {dataset_key}: not embedded; fetch it, then prepare it")
+    prepare_dataset(project, dataset_key, progress)

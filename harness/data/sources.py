@@ -1,0 +1,148 @@
+"""Raw text in blocks: pieces of files that a worker reads and tokenises on its own.
+
+Blocks follow from the files alone (never from the number of processes), are read streaming, and
+their documents, in order, are the split's documents.
+"""
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Protocol
+
+from harness.data.pins import document_range
+from harness.errors import Refused
+
+_BLOCK = 1 << 20  # bytes of text
+_TEXTS = 512  # documents read at once
+
+
+class Block(Protocol):
+    """A run of documents."""
+
+    @property
+    def documents(self) -> int:
+        """How many documents."""
+        ...
+
+    def texts(self) -> Iterator[list[str]]:
+        """The documents, some at a time."""
+        ...
+
+
+@dataclass(frozen=True)
+class LinesBlock:
+    """Documents of a JSON-lines file, by byte range."""
+
+    path: Path
+    start: int
+    stop: int
+    documents: int
+
+    def texts(self) -> Iterator[list[str]]:
+        """The `text` of each line."""
+        with self.path.open("rb") as file:
+            file.seek(self.start)
+            lines = file.read(self.stop - self.start).splitlines()
+        yield [json.loads(line)["text"] for line in lines]
+
+
+@dataclass(frozen=True)
+class ParquetBlock:
+    """Documents `start` to `stop` of some row groups of a Parquet file."""
+
+    path: Path
+    groups: tuple[int, ...]
+    start: int
+    stop: int
+
+    @property
+    def documents(self) -> int:
+        """How many documents."""
+        return self.stop - self.start
+
+    def texts(self) -> Iterator[list[str]]:
+        """The `text` column, read batch by batch."""
+        from pyarrow import parquet
+
+        at = 0
+        with parquet.ParquetFile(self.path) as file:
+            batches = file.iter_batches(_TEXTS, row_groups=list(self.groups), columns=["text"])
+            for batch in batches:
+                first, last = (
+                    max(self.start - at, 0),
+                    min(self.stop - at, batch.num_rows),
+                )
+                if first < last:
+                    yield batch.column(0).slice(first, last - first).to_pylist()
+                at += batch.num_rows
+                if at >= self.stop:
+                    break
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A block's worth of one file, before the split's bounds are known."""
+
+    documents: int
+    path: Path
+    start: int = 0
+    stop: int = 0
+    groups: tuple[int, ...] = ()
+
+    def block(self, first: int, last: int) -> Block:
+        """The block of documents `first` to `last` of this part."""
+        if self.groups:
+            return ParquetBlock(self.path, self.groups, first, last)
+        if (first, last) != (0, self.documents):
+            raise Refused(f"{self.path}: a split of JSON lines takes whole files")
+        return LinesBlock(self.path, self.start, self.stop, self.documents)
+
+
+def _lines(path: Path) -> Iterator[_Part]:
+    start = count = at = 0
+    with path.open("rb") as file:
+        for line in file:
+            at, count = at + len(line), count + 1
+            if at - start >= _BLOCK:
+                yield _Part(count, path, start, at)
+                start, count = at, 0
+    if count:
+        yield _Part(count, path, start, at)
+
+
+def _row_groups(path: Path) -> Iterator[_Part]:
+    from pyarrow import parquet
+
+    groups: list[int] = []
+    size = count = 0
+    with parquet.ParquetFile(path) as file:
+        for number in range(file.metadata.num_row_groups):
+            group = file.metadata.row_group(number)
+            groups.append(number)
+            size, count = size + group.total_byte_size, count + group.num_rows
+            if size >= _BLOCK:
+                yield _Part(count, path, groups=tuple(groups))
+                groups, size, count = [], 0, 0
+    if count:
+        yield _Part(count, path, groups=tuple(groups))
+
+
+def plan(files: Sequence[Path], expression: str) -> list[Block]:
+    """The blocks of a split: the documents that `expression` takes of `files`, in order.
+
+    Raises Refused where a file is neither Parquet nor JSON lines, or is absent.
+    """
+    parts: list[_Part] = []
+    for path in files:
+        if not path.is_file():
+            raise Refused(f"{path}: not there; fetch the dataset first")
+        parts += _row_groups(path) if path.suffix == ".parquet" else _lines(path)
+    wanted = document_range(expression, sum(part.documents for part in parts))
+    blocks, at = [], 0
+    for part in parts:
+        first, last = max(wanted.start - at, 0), min(wanted.stop - at, part.documents)
+        if first < last:
+            blocks.append(part.block(first, last))
+        at += part.documents
+    return blocks

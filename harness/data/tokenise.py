@@ -1,0 +1,108 @@
+"""The workers: blocks of text in, packed-ready token streams out, in order, in bounded memory."""
+
+import ctypes
+import os
+import signal
+from collections import deque
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from dataclasses import dataclass
+from multiprocessing import get_context
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from harness.data.detokenize import RULES
+from harness.data.packing import Tokens, stream
+from harness.data.sources import Block
+from harness.errors import HarnessError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+_PR_SET_PDEATHSIG = 1
+
+
+@dataclass(frozen=True)
+class Tokenisation:
+    """How text becomes ids."""
+
+    tokenizer: Path
+    eos: int
+    detokenizer: str | None
+
+
+class _Worker:
+    """A process's tokenizer, loaded once."""
+
+    tokenizer: "Tokenizer"
+    how: Tokenisation
+
+
+def _start(how: Tokenisation, parent: int) -> None:
+    # A killed parent takes its workers along; a Ctrl-C is the parent's to handle.
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:
+        os._exit(1)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"
+    _Worker.tokenizer, _Worker.how = load(how.tokenizer), how
+
+
+def load(folder: Path) -> "Tokenizer":
+    """The tokenizer of a snapshot folder, without truncation or padding."""
+    from tokenizers import Tokenizer
+
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    tokenizer.no_truncation()
+    tokenizer.no_padding()
+    return tokenizer
+
+
+def tokenise(tokenizer: "Tokenizer", how: Tokenisation, block: Block) -> Tokens:
+    """The token stream of a block: every document's ids, EOS after each."""
+    rule = RULES[how.detokenizer] if how.detokenizer else None
+    pieces = []
+    for texts in block.texts():
+        written = [rule(text) for text in texts] if rule else texts
+        encoded = tokenizer.encode_batch_fast(written, add_special_tokens=False)
+        pieces.append(stream([encoding.ids for encoding in encoded], how.eos))
+    return np.concatenate(pieces) if pieces else np.empty(0, np.uint16)
+
+
+def _tokenise_here(block: Block) -> bytes:
+    return tokenise(_Worker.tokenizer, _Worker.how, block).tobytes()
+
+
+def streams(blocks: Sequence[Block], how: Tokenisation, processes: int) -> Iterator[Tokens]:
+    """The token streams of `blocks`, in their order; at most a few are held at once.
+
+    Raises HarnessError where a worker process dies (out of memory, say).
+    """
+    # Few blocks: the tokenizer's own threads are quicker than starting processes.
+    if processes <= 1 or len(blocks) <= 4 * processes:
+        tokenizer = load(how.tokenizer)
+        yield from (tokenise(tokenizer, how, block) for block in blocks)
+        return
+    waiting: deque[Future[bytes]] = deque()
+    left = iter(blocks)
+    # Spawned, not forked: a fork copies whatever locks the parent's threads hold.
+    with ProcessPoolExecutor(
+        processes, get_context("spawn"), initializer=_start, initargs=(how, os.getpid())
+    ) as pool:
+        try:
+            for block in left:
+                waiting.append(pool.submit(_tokenise_here, block))
+                if len(waiting) >= 3 * processes:
+                    yield np.frombuffer(waiting.popleft().result(), np.uint16)
+            while waiting:
+                yield np.frombuffer(waiting.popleft().result(), np.uint16)
+        except BrokenProcessPool as error:
+            raise HarnessError(
+                "a tokenising process died (out of memory?); run the same command to go on, "
+                "with fewer --processes"
+            ) from error
+        finally:
+            pool.shutdown(wait=False, cancel_futures=True)

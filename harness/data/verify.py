@@ -1,0 +1,90 @@
+"""Reading a processed set, every byte and every row, against its manifest."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from harness.data import arrow, manifest
+from harness.data.manifest import Manifest, SplitCounts
+from harness.data.places import Places
+from harness.data.progress import Progress
+from harness.data.tokenise import load
+from harness.files import sha256_file
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What verification found: every difference as one line; none means all holds."""
+
+    manifest: Manifest
+    rows: int
+    problems: tuple[str, ...]
+
+
+def verify(places: Places, name: str, progress: Progress) -> Verdict:
+    """Read the set `name` whole: digests, lengths, marks, masks, ids, counts.
+
+    Raises Refused where there is no valid manifest or a file is no Arrow stream.
+    """
+    found, folder = manifest.read(places.manifest(name)), places.processed(name)
+    problems = manifest.differences(found, folder)
+    if problems:
+        return Verdict(found, 0, tuple(problems))
+    total = sum(file.size for file in found.files)
+    done = 0
+    for file in found.files:
+        if sha256_file(folder / file.path) != file.sha256:
+            problems.append(f"{folder / file.path}: digest differs from the manifest")
+        done += file.size
+        progress(f"{name} digests", done, total)
+    if problems:
+        return Verdict(found, 0, tuple(problems))
+    rows = 0
+    for split, counts in found.splits.items():
+        progress(f"{name} {split} rows", 0, counts.sequences)
+        problems += _split(folder / split, found, split, counts)
+        rows += counts.sequences
+        progress(f"{name} {split} rows", counts.sequences, counts.sequences)
+    return Verdict(found, rows, tuple(problems))
+
+
+def _split(folder: Path, found: Manifest, split: str, counts: SplitCounts) -> list[str]:
+    contract = found.contract
+    rows, smallest, largest = 0, 1 << 16, 0
+    marks_hold = masks_hold = True
+    for path in arrow.shard_paths(folder):
+        for ids, masks in arrow.batches(path, found.sequence_length):
+            rows += len(ids)
+            smallest, largest = (
+                min(smallest, int(ids.min())),
+                max(largest, int(ids.max())),
+            )
+            marks_hold &= bool((ids[:, 0] == contract["bos"]).all())
+            marks_hold &= bool((ids[:, -1] == contract["eos"]).all())
+            masks_hold &= bool((masks == 1).all())
+    seen = SplitCounts(counts.documents, rows, smallest, largest)
+    claims = {
+        f"{rows} rows, ids {smallest}-{largest}; the manifest says {counts}": seen == counts,
+        f"an id is outside the vocabulary of {contract['vocabulary']}": largest
+        < contract["vocabulary"],
+        "a row does not begin with BOS and end with EOS": marks_hold,
+        "an attention mask is not all one": masks_hold,
+    }
+    return [f"split {split}: {claim}" for claim, holds in claims.items() if not holds]
+
+
+def sample(places: Places, name: str, tokenizer: Path, count: int) -> list[tuple[str, int, str]]:
+    """Rows spread evenly over each split, decoded: split, row number, text."""
+    found, decoder = manifest.read(places.manifest(name)), load(tokenizer)
+    texts = []
+    for split, counts in found.splits.items():
+        wanted = np.unique(np.linspace(0, counts.sequences - 1, count).astype(int))
+        at = 0
+        for path in arrow.shard_paths(places.processed(name) / split):
+            for ids, _ in arrow.batches(path, found.sequence_length):
+                for row in wanted[(wanted >= at) & (wanted < at + len(ids))]:
+                    text = decoder.decode(ids[row - at].tolist(), skip_special_tokens=False)
+                    texts.append((split, int(row), text))
+                at += len(ids)
+    return texts
