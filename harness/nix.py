@@ -1,0 +1,255 @@
+"""The one door to Nix: bases, environments, closures.
+
+On the standard library alone, for the launcher also calls it with the user's own Python, before
+there is an environment to run in: `python -m harness.nix ENVIRONMENT`.
+"""
+
+import hashlib
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+from harness.errors import HarnessError, Refused
+from harness.project import Project
+
+
+@dataclass(frozen=True)
+class Base:
+    """What environments stand on: interpreter, C library and shell, as one store path."""
+
+    path: Path
+    kind: str
+    python: str
+    system: str
+    glibc: str
+    loader: Path
+    libraries: Path
+
+    def command(self, environment: Path, *arguments: str) -> list[str]:
+        """A command that runs `environment`'s Python on this host, by the base's own loader."""
+        loader = [str(self.loader), "--library-path", str(self.libraries)]
+        named = ["--argv0", str(environment / "bin/python3")]
+        return [*loader, *named, str(self.path / "bin/python3.11"), *arguments]
+
+
+@dataclass(frozen=True)
+class Environment:
+    """A lock, built on a base: a store path with everything a sandboxed Python imports."""
+
+    name: str
+    path: Path
+    base: Base
+    lock_sha256: str
+
+    @cached_property
+    def closure(self) -> tuple[Path, ...]:
+        """Every store path it needs, itself and the base included, in name order."""
+        return closure(self.path)
+
+
+def realise(project: Project, name: str) -> Environment:
+    """The environment `name`, its files fetched by the user's pip and built by Nix if need be.
+
+    Raises Refused where there is no such lock, HarnessError where fetching or building fails.
+    """
+    link = _link(project, name)
+    if (there := _read(name, link)) is not None:
+        return there
+    locks = [str(_lock(project, one)) for one in ("build", *_chain(project, name))]
+    prefetch = str(project.source / "nix/prefetch.py")
+    _checked(
+        f"environment {name}: files cannot be fetched",
+        [str(host_python()), "-I", "-B", prefetch, *locks],
+    )
+    link.parent.mkdir(parents=True, exist_ok=True)
+    build = ["nix-build", str(project.source / "nix/build"), "--attr", "environment"]
+    arguments = ["--argstr", "base", str(base().path), "--argstr", "name", name]
+    envs = ["--arg", "envs", str(project.source / "envs")]
+    _checked(
+        f"environment {name}: cannot be built",
+        [*build, *arguments, *envs, "--out-link", str(link)],
+    )
+    made = _read(name, link)
+    if made is None:
+        raise HarnessError(f"environment {name}: Nix built it, but {link} does not lead to it")
+    return made
+
+
+def realised(project: Project, name: str) -> Environment | None:
+    """The environment `name` where it is built already, else None; builds and fetches nothing."""
+    return _read(name, _link(project, name))
+
+
+def base() -> Base:
+    """The base this machine uses. Raises HarnessError where none was chosen yet."""
+    chosen = Path(os.environ.get("HARNESS_BASE") or state() / "base")
+    try:
+        return _base(chosen.resolve(strict=True))
+    except FileNotFoundError as error:
+        raise HarnessError("no base is chosen yet; start by ./bootstrap or nix run") from error
+
+
+def state() -> Path:
+    """The folder of this user's choices and of the links that keep environments alive."""
+    home = os.environ.get("XDG_STATE_HOME") or Path.home() / ".local/state"
+    return Path(home, "diffusion-harness")
+
+
+def host_python() -> Path:
+    """The user's own CPython 3.11 that has pip. Raises HarnessError where it is gone."""
+    python = Path(os.environ.get("HARNESS_HOST_PYTHON") or state() / "python")
+    if not os.access(python, os.X_OK):
+        raise HarnessError(f"{python}: no CPython 3.11 with pip there any more; run ./bootstrap")
+    return python
+
+
+def closure(*paths: Path) -> tuple[Path, ...]:
+    """Every store path that `paths` refer to, themselves included, in name order."""
+    command = ["nix-store", "--query", "--requisites", *map(str, paths)]
+    return tuple(sorted(map(Path, _output("the closure cannot be read", command).split())))
+
+
+def verify_path(path: Path) -> bool:
+    """Whether a store path still has the bytes Nix registered."""
+    command = ["nix-store", "--verify-path", str(path)]
+    return _run(command, capture_output=True).returncode == 0
+
+
+def version() -> str:
+    """Nix's version, such as `2.18.1`."""
+    return _output("Nix does not answer", ["nix-store", "--version"]).split()[-1]
+
+
+def lock_sha256(project: Project, name: str) -> str:
+    """Digest of the lock `name`: of the texts of the build tools' lock, those extended, its own."""
+    texts = (_lock(project, one).read_bytes() for one in ("build", *_chain(project, name)))
+    return hashlib.sha256(b"".join(texts)).hexdigest()
+
+
+def _chain(project: Project, name: str) -> list[str]:
+    """The lock's name after those it extends, each once."""
+    record = json.loads(_lock(project, name).read_bytes())
+    names = [one for parent in record["extends"] for one in _chain(project, parent)]
+    return list(dict.fromkeys([*names, name]))
+
+
+def _lock(project: Project, name: str) -> Path:
+    path = project.source / "envs" / f"{name}.json"
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or not path.is_file():
+        known = sorted(one.stem for one in path.parent.glob("*.json"))
+        raise Refused(f"environment {name}: no such lock; one of {', '.join(known)}")
+    return path
+
+
+def _link(project: Project, name: str) -> Path:
+    """Where the environment's link is: named by all that decides what it holds.
+
+    The launcher (nix/launch) computes the same name.
+    """
+    _lock(project, name)
+    digest = hashlib.sha256(f"{base().path}\n".encode())
+    for path in _ingredients(project.source):
+        digest.update(path.read_bytes())
+    return state() / "environments" / f"{name}-{digest.hexdigest()}"
+
+
+def _ingredients(source: Path) -> Iterator[Path]:
+    yield from sorted((source / "nix/build").iterdir())
+    yield from sorted((source / "envs").glob("*.json"))
+
+
+def _read(name: str, link: Path) -> Environment | None:
+    try:
+        path = link.resolve(strict=True)
+        record = json.loads((path / "environment.json").read_bytes())
+    except FileNotFoundError:
+        return None
+    return Environment(name, path, _base(Path(record["base"])), record["lock_sha256"])
+
+
+def _base(path: Path) -> Base:
+    record = json.loads((path / "base.json").read_bytes())
+    return Base(
+        path=path,
+        kind=record["kind"],
+        python=record["python"],
+        system=record["system"],
+        glibc=record["glibc"],
+        loader=path / record["loader"],
+        libraries=path / record["libraries"],
+    )
+
+
+def _output(what: str, command: list[str]) -> str:
+    done = _run(command, capture_output=True)
+    if done.returncode:
+        raise HarnessError(f"{what}: {_reason(done.stderr.splitlines())}")
+    return str(done.stdout)
+
+
+def _checked(what: str, command: list[str]) -> None:
+    """Run a long command, a line on stderr for each step; its last word where it fails."""
+    environment = {**os.environ, "LC_ALL": "C"}
+    try:
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+            errors="replace",
+            env=environment,
+        )
+    except FileNotFoundError as error:
+        raise HarnessError(f"{command[0]}: not found; run ./bootstrap") from error
+    lines: list[str] = []
+    with process:
+        assert process.stderr is not None
+        for line in process.stderr:
+            lines = [*lines[-50:], line]
+            if (step := _step(line)) is not None:
+                print(step, file=sys.stderr, flush=True)  # noqa: T201
+    if process.returncode:
+        raise HarnessError(f"{what}: {_reason(lines)}")
+
+
+def _step(line: str) -> str | None:
+    if line.startswith("fetch "):
+        return line.rstrip()
+    built = re.match(r"building '/nix/store/[a-z0-9]{32}-(.+)\.drv'", line)
+    return f"build {built[1]}" if built else None
+
+
+def _reason(lines: list[str]) -> str:
+    """The last line that says something: a builder's own word before Nix's account of it."""
+    plain = [re.sub(r"\x1b\[[0-9;]*m", "", line).strip() for line in lines]
+    logged = [line.removeprefix("> ") for line in plain if line.startswith("> ")]
+    spoken = [
+        line.removeprefix("error: ")
+        for line in plain
+        if line
+        and not re.match(r"fetch \d|building |error: \d+ dependenc|For full logs|last \d+ log", line)
+        and "failed with exit code" not in line
+        and "build of '" not in line
+    ]
+    return (logged or spoken or ["no reason given"])[-1]
+
+
+def _run(command: list[str], capture_output: bool) -> subprocess.CompletedProcess[str]:
+    try:
+        return subprocess.run(command, capture_output=capture_output, text=True, check=False)
+    except FileNotFoundError as error:
+        raise HarnessError(f"{command[0]}: not found; run ./bootstrap") from error
+
+
+if __name__ == "__main__":
+    try:
+        realise(Project(source=Path(__file__).parents[1], root=Path.cwd()), sys.argv[1])
+    except HarnessError as problem:
+        sys.exit(f"harness: {problem}")
