@@ -133,10 +133,10 @@ def start(
         if not source.is_absolute() or not source.exists():
             raise Refused(f"{source}: cannot be shown in the sandbox: no such absolute path")
     driver = gpu.find() if box.gpus else None
-    with _passed(seccomp.program()) as filter_fd:
+    with passed(seccomp.program()) as filter_fd:
         words = "\0".join(options(box, filter_fd, driver))
         # Options go through a descriptor, so that no host path is in /proc/1/cmdline inside.
-        with _passed(words.encode() + b"\0") as options_fd:
+        with passed(words.encode() + b"\0") as options_fd:
             return subprocess.Popen(
                 [tool, "--args", str(options_fd), "--", *command],
                 stdin=stdin,
@@ -216,7 +216,7 @@ def _status(entry: Path) -> dict[str, str]:
 
 
 @contextmanager
-def _passed(data: bytes) -> Iterator[int]:
+def passed(data: bytes) -> Iterator[int]:
     """A descriptor from which bubblewrap reads `data`, and which it closes before the command."""
     descriptor = os.memfd_create("harness")
     try:

@@ -45,8 +45,16 @@ def build(folder: Path) -> Path:
     for library in _libraries([python, base / "bin" / "sh", *modules]):
         shutil.copy(library.resolve(), base / "lib" / library.name)
     (base / "lib" / f"{platform.machine()}-linux-gnu").symlink_to(".")
-    about = {"schema_version": 1, "kind": "captured", "python": platform.python_version()}
-    (base / "base.json").write_text(json.dumps(about | {"libraries": "lib"}))
+    about = {
+        "schema_version": 1,
+        "kind": "captured",
+        "python": platform.python_version(),
+        "system": f"{platform.machine()}-linux",
+        "glibc": platform.libc_ver()[1],
+        "loader": next(f"lib/{path.name}" for path in (base / "lib").glob("ld-linux*")),
+        "libraries": "lib",
+    }
+    (base / "base.json").write_text(json.dumps(about))
     for path in (base, folder):
         path.chmod(0o755)
     return base

@@ -3,6 +3,7 @@
 What hostile code inside one can reach: test_sandbox_hostile.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -268,6 +269,13 @@ sys.stdout.buffer.write(done.stdout)
 ORDINARY = 65534 if os.getuid() == 0 else None  # root drops to nobody; others are ordinary already
 
 
+def host_python(base: Path) -> list[str]:
+    """The base's interpreter on the host, by the base's own loader and libraries."""
+    record = json.loads((base / "base.json").read_text())
+    loader, libraries = str(base / record["loader"]), str(base / record["libraries"])
+    return [loader, "--library-path", libraries, str((base / "bin/python3").resolve())]
+
+
 def another(base: Path, *before: str) -> str:
     """What a sandbox prints when an ordinary user's Python, the base's own, starts it."""
     closure = [str(path) for path in sandbox_base.closure(base)]
@@ -275,8 +283,8 @@ def another(base: Path, *before: str) -> str:
         Path(folder).chmod(0o755)
         shutil.copytree(Path(sandbox.__file__).parent, Path(folder, "harness"))
         done = subprocess.run(
-            [*before, str(base / "bin/python3"), "-c", AS_ANOTHER, str(base), *closure],
-            env={"PATH": os.environ["PATH"], "PYTHONPATH": folder},
+            [*before, *host_python(base), "-c", AS_ANOTHER, str(base), *closure],
+            env={"PATH": os.environ["PATH"], "PYTHONPATH": folder, "PYTHONHOME": str(base)},
             cwd="/",
             capture_output=True,
             text=True,
