@@ -46,6 +46,7 @@ class Dataset:
     splits: tuple[Split, ...]
     detokenizer: str | None
     tokenizer: str
+    models: tuple[str, ...]
     sequence_length: int
     processed: str
     training_name: str
@@ -126,6 +127,7 @@ def _dataset(key: str, entry: dict[str, Any]) -> Dataset:
         splits=tuple(splits),
         detokenizer=entry.get("detokenizer"),
         tokenizer=entry["tokenizer"],
+        models=(entry["tokenizer"], *entry.get("models", ())),
         sequence_length=entry["sequence_length"],
         processed=entry["processed"],
         training_name=entry["training"]["name"],

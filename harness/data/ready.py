@@ -8,7 +8,7 @@ from harness.canonical import digest
 from harness.data import bridge, manifest, pins
 from harness.data.manifest import Manifest
 from harness.data.pins import Dataset, Model
-from harness.data.places import Places
+from harness.data.places import Places, hub_folder
 from harness.data.progress import Progress
 from harness.errors import Refused
 from harness.files import sha256_file
@@ -39,6 +39,35 @@ def _pinned(project: Project, key: str) -> tuple[Places, Dataset, Model]:
     known = pins.load(project.source)
     dataset = known.dataset(key)
     return Places.of(project), dataset, known.model(dataset.tokenizer)
+
+
+def is_embedded(project: Project, dataset_key: str) -> bool:
+    """Whether the dataset is made here, not fetched."""
+    return pins.load(project.source).dataset(dataset_key).kind == "embedded"
+
+
+def training_cache(project: Project, dataset_key: str, layout: str) -> Path:
+    """Where a dataset's training cache in a layout lies, there or not yet."""
+    dataset = pins.load(project.source).dataset(dataset_key)
+    return Places.of(project).training(layout, dataset.processed)
+
+
+def visible(project: Project, dataset_key: str) -> tuple[tuple[Path, str], ...]:
+    """What of the Hub cache a run may see: folders, and their places below its HF_HOME.
+
+    Of a repository these are the pinned snapshot, the references, and the blobs that a fetched
+    snapshot's entries are links to. No other revision and no other repository.
+    """
+    known = pins.load(project.source)
+    places = Places.of(project)
+    pairs = []
+    for name in known.dataset(dataset_key).models:
+        model = known.model(name)
+        folder = hub_folder("model", model.repo)
+        parts = ["refs", f"snapshots/{model.revision}"]
+        parts += ["blobs"] if model.kind == "hub" else []
+        pairs += [(places.hub / folder / part, f"hub/{folder}/{part}") for part in parts]
+    return tuple(pairs)
 
 
 def missing(project: Project, dataset_key: str, layout: str) -> list[str]:
