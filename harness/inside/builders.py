@@ -32,7 +32,7 @@ def _tensor_v2(
     offset: object,
     size: object,
     stride: object,
-    requires_grad: object = False,
+    _requires_grad: object = False,
     hooks: object = None,
     metadata: object = None,
 ) -> Tensor:
@@ -48,7 +48,7 @@ def _tensor_v3(
     offset: object,
     size: object,
     stride: object,
-    requires_grad: object,
+    _requires_grad: object,
     hooks: object,
     dtype: object,
     metadata: object = None,
@@ -135,11 +135,11 @@ def _complex(_: Charge, real: float, imaginary: float) -> list[float]:
     return [float(real), float(imaginary)]
 
 
-def _numpy_type(_: Charge, code: str, *flags: object) -> NumpyType:
+def _numpy_type(_: Charge, code: str, *_flags: object) -> NumpyType:
     return NumpyType(code.lstrip("<|="), "|" if code[:1] not in "<=" else "<")
 
 
-def _numpy_shell(_: Charge, kind: object, shape: object, code: object) -> NumpyArray:
+def _numpy_shell(_: Charge, *__: object) -> NumpyArray:
     return NumpyArray()
 
 
@@ -194,6 +194,7 @@ BUILDERS: dict[str, Builder] = {
     "builtins.set": _set,
     "builtins.frozenset": _set,
     "builtins.bytearray": _bytearray,
+    "builtins.bytes": _bytearray,
     "builtins.complex": _complex,
     "_codecs.encode": _bytes,
     "numpy.dtype": _numpy_type,

@@ -84,8 +84,8 @@ def _aligned(a: Tensor, b: Tensor) -> Iterator[tuple[memoryview, memoryview]]:
     lefts, rights = blocks(a), blocks(b)
     left = right = memoryview(b"")
     while True:
-        left = left if left else next(lefts, memoryview(b""))
-        right = right if right else next(rights, memoryview(b""))
+        left = left or next(lefts, memoryview(b""))
+        right = right or next(rights, memoryview(b""))
         size = min(len(left), len(right))
         if not size:
             return
@@ -100,11 +100,13 @@ def _distance(left: bytes, right: bytes, dtype: Dtype) -> Floats:
         code = f"<{'i' if dtype.name.startswith('int') else 'u'}{dtype.size}"
         x, y = np.frombuffer(left, code), np.frombuffer(right, code)
         word = np.dtype(dtype.word)
-        far = np.where(x > y, x.view(word) - y.view(word), y.view(word) - x.view(word))
-        return far.astype(np.float64)
+        up, down = x.view(word) - y.view(word), y.view(word) - x.view(word)
+        far: Floats = np.where(x > y, up, down).astype(np.float64)
+        return far
     with np.errstate(invalid="ignore", over="ignore"):
         distance: Floats = np.abs(_numbers(left, dtype) - _numbers(right, dtype))
-    return np.extract(np.isfinite(distance), distance)
+    finite: Floats = distance[np.isfinite(distance)]
+    return finite
 
 
 def _numbers(data: bytes, dtype: Dtype) -> npt.NDArray[Any]:

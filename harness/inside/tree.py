@@ -5,8 +5,8 @@ from .refusal import Refusal
 from .tensors import Tensor
 
 MAX_DEPTH = 200
-MAX_NAME = 4096
-MAX_TENSORS = 1_000_000
+MAX_NAME = 1024
+MAX_TENSORS = 100_000
 MAX_VALUES = 100_000
 # Where a configuration object of a known class keeps its content.
 _CONTENT = ("_content", "_val")
@@ -114,9 +114,12 @@ def _part(key: object) -> str | None:
 def plain(value: object) -> object:
     """`value` as JSON where it can be; objects of no known content as `{"class": name}`.
 
-    Numbers that JSON lacks become text. Raises Refusal beyond a fixed depth or size.
+    Numbers that JSON lacks become text; settings beyond a fixed depth or size are left out.
     """
-    return _Plain().render(value)
+    try:
+        return _Plain().render(value)
+    except Refusal as error:
+        return {"omitted": str(error)}
 
 
 class _Plain:
@@ -124,7 +127,7 @@ class _Plain:
         self._left = MAX_VALUES
 
     def render(self, value: object, depth: int = 0) -> object:
-        self._left -= 1
+        self._left -= 1 + (len(value) >> 6 if isinstance(value, str) else 0)
         if self._left < 0 or depth > MAX_DEPTH:
             raise Refusal("settings too large or too deep to show")
         if isinstance(value, Inert):

@@ -17,6 +17,7 @@ from .storages import FindStorage, Storages
 
 MAX_OPCODES = 20_000_000
 MAX_INT_BITS = 1024
+MAX_NAME = 200
 # What a wrong argument or a cut pickle raises in the parser and the constructors.
 _DAMAGE = (ValueError, TypeError, LookupError, AttributeError, ArithmeticError, struct.error)
 
@@ -193,8 +194,8 @@ class Machine:
 
     def _push_global(self, module: str, name: str) -> None:
         full = full_name(module, name)
-        if full not in BUILDERS and not is_known(full):
-            shown = full.encode("ascii", "backslashreplace").decode()[:200]
+        if len(full) > MAX_NAME or (full not in BUILDERS and not is_known(full)):
+            shown = full.encode("ascii", "backslashreplace").decode()[:MAX_NAME]
             raise Refusal(f"{shown}: not among the classes a checkpoint may hold; nothing was run")
         self._stack.append(self._globals.setdefault(full, Global(full)))
 
@@ -288,6 +289,9 @@ _CONSTANTS: dict[str, object] = {
     "EMPTY_TUPLE": (),
 }
 _LITERALS = frozenset(
-    "BININT BININT1 BININT2 LONG1 LONG4 BINFLOAT BINUNICODE SHORT_BINUNICODE BINUNICODE8"
-    " BINBYTES SHORT_BINBYTES BINBYTES8 BYTEARRAY8".split()
+    (
+        *("BININT", "BININT1", "BININT2", "LONG1", "LONG4", "BINFLOAT"),
+        *("BINUNICODE", "SHORT_BINUNICODE", "BINUNICODE8"),
+        *("BINBYTES", "SHORT_BINBYTES", "BINBYTES8", "BYTEARRAY8"),
+    )
 )
