@@ -92,7 +92,8 @@ def system_call(name, *arguments):
 """
 
 
-def _libraries(programs: list[Path]) -> set[Path]:
-    """Every shared library `programs` load, the loader included, as ldd lists them."""
+def _libraries(programs: list[Path]) -> list[Path]:
+    """Every shared library `programs` load, the loader included, as ldd lists them: one a name."""
     text = subprocess.run(["ldd", *programs], capture_output=True, text=True, check=False).stdout
-    return {Path(path) for path in re.findall(r"(/\S+) \(0x", text)}
+    found = {Path(path).name: Path(path) for path in re.findall(r"(/\S+) \(0x", text)}
+    return list(found.values())
