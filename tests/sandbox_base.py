@@ -71,7 +71,7 @@ def inside(box: Box, code: str) -> Any:
     The code has `os`, and `attempt(function, *arguments)`: "done", or the error's name.
     """
     program = f"{_PRELUDE}\n{textwrap.dedent(code)}\nprint(json.dumps(found))"
-    done = sandbox.run(box, [PYTHON, "-c", program], timeout=60)
+    done = sandbox.run(box, [PYTHON, "-c", program], timeout=300)
     assert done.returncode == 0, done.stderr.decode(errors="replace")
     return json.loads(done.stdout)
 

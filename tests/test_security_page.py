@@ -1,0 +1,17 @@
+"""The page on security names tests that exist, and every hostile test."""
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+PAGE = (TESTS.parent / "docs/security.md").read_text()
+
+
+def test_the_page_and_the_hostile_tests_name_each_other() -> None:
+    named = set(re.findall(r"`(test_\w+)`", PAGE))
+    files = ("test_sandbox_hostile.py", "test_sandbox.py", "test_seccomp.py")
+    written = {
+        f: set(re.findall(r"^def (test_\w+)", (TESTS / f).read_text(), re.MULTILINE)) for f in files
+    }
+    assert named <= set().union(*written.values())
+    assert written["test_sandbox_hostile.py"] <= named
