@@ -35,7 +35,7 @@ class Base:
         """A command that runs `environment`'s Python on this host, by the base's own loader."""
         loader = [str(self.loader), "--library-path", str(self.libraries)]
         named = ["--argv0", str(environment / "bin/python3")]
-        return [*loader, *named, str(self.path / "bin/python3.11"), *arguments]
+        return [*loader, *named, str(self.path / "bin/python3.11"), "-B", *arguments]
 
 
 @dataclass(frozen=True)
@@ -214,7 +214,7 @@ def _checked(what: str, command: list[str]) -> None:
         for line in process.stderr:
             lines = [*lines[-50:], line]
             if (step := _step(line)) is not None:
-                print(step, file=sys.stderr, flush=True)  # noqa: T201
+                print(step, file=sys.stderr, flush=True)
     if process.returncode:
         raise HarnessError(f"{what}: {_reason(lines)}")
 

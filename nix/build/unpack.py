@@ -4,6 +4,7 @@ Run in the Nix sandbox. Console scripts are left out, for nothing calls an envir
 programs that come ready-made in a wheel go to bin/.
 """
 
+import compileall
 import io
 import os
 import py_compile
@@ -11,9 +12,6 @@ import runpy
 import sys
 from pathlib import Path
 from typing import BinaryIO
-
-# Compiling a tree beyond this costs more time than it saves over the runs one makes with it.
-COMPILED = 16 << 20  # bytes of Python source
 
 SITE = "lib/python3.11/site-packages"
 
@@ -68,24 +66,10 @@ def install(wheel: Path, out: Path) -> None:
 
 
 def compile_tree(site: Path) -> None:
-    """Byte-compile the modules below `site`, where that is worth it."""
-    modules = sorted(site.rglob("*.py"))
-    if sum(module.stat().st_size for module in modules) > COMPILED:
-        return
-    for module in modules:
-        compile_module(module)
-
-
-def compile_module(module: Path) -> None:
-    """Byte-compile one module; a file that is no valid Python (a template, say) stays as it is."""
-    try:
-        py_compile.compile(
-            str(module),
-            doraise=True,
-            invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
-        )
-    except (py_compile.PyCompileError, UnicodeDecodeError) as error:
-        print(f"not compiled: {module.name} ({type(error).__name__})")
+    """Byte-compile the modules below `site`; what is no valid Python (a template) stays as it is."""
+    compileall.compile_dir(
+        site, quiet=2, workers=0, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+    )
 
 
 if __name__ == "__main__":
