@@ -1,0 +1,84 @@
+"""MDLM: masked diffusion with the SUBS parameterisation.
+
+Sahoo et al. 2024, "Simple and Effective Masked Diffusion Language Models" (arXiv 2406.07524).
+A token is kept with probability alpha(t) and masked otherwise (section 3.1); the reverse process
+keeps what is unmasked and never predicts the mask (3.2.3, "SUBS"). In continuous time the
+negative ELBO is a weighted cross-entropy of the masked tokens (3.3, equation 10)
+
+    E_t  -alpha'(t) / (1 - alpha(t))  sum_{i masked} -log x_theta(x_i | z_t),
+
+with the log-linear schedule alpha(t) = 1 - (1 - e) t (appendix E.1), whose weight is 1 / t. Like
+the authors' trainer, t is at least `sampling_eps` here: the bound misses what lies below, which
+is under `sampling_eps` of the loss of predicting one token from all the others.
+"""
+
+import sys
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from algorithms import Algorithm, categorical
+from backbone import DiT, Shape
+
+NEVER = -1e6  # added to the mask's logit
+
+
+class MDLM(Algorithm):
+    """The absorbing-state process and its denoiser."""
+
+    def __init__(self, config: object, vocabulary: object, precision: torch.dtype) -> None:
+        super().__init__()
+        if (config.diffusion, config.parameterization, config.T) != ("absorbing_state", "subs", 0):
+            sys.exit("mdlm: diffusion=absorbing_state parameterization=subs T=0 is what there is")
+        size, self.mask = vocabulary.with_mask
+        self.backbone = DiT(Shape.of(config.model, size), precision)
+        self.timed = config.time_conditioning
+        self.first_time = config.training.sampling_eps
+        self.noise_floor = config.noise.eps
+
+    def kept(self, t: Tensor) -> Tensor:
+        """alpha(t): the probability that a token is not yet masked at time t in [0, 1]."""
+        return 1 - (1 - self.noise_floor) * t
+
+    def logits(self, noisy: Tensor, alpha: Tensor) -> Tensor:
+        """Scores of every token for the masked positions of `noisy` (B, L): (B, L, V)."""
+        sigma = -alpha.log() if self.timed else torch.zeros_like(alpha)
+        logits = self.backbone(noisy, sigma)
+        never = torch.zeros(logits.shape[-1], device=logits.device)
+        never[self.mask] = NEVER
+        return logits + never
+
+    def forward(self, tokens: Tensor, uniform: Tensor, step: int = 0) -> Tensor:
+        """One term of equation 10 a token."""
+        t = self.first_time + (1 - self.first_time) * uniform
+        alpha = self.kept(t)
+        masked = torch.rand(tokens.shape, device=tokens.device) < (1 - alpha)[:, None]
+        logits = self.logits(torch.where(masked, self.mask, tokens), alpha)
+        nll = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
+        return nll.view(tokens.shape) * masked / t[:, None]
+
+    def bound(self, tokens: Tensor, uniform: Tensor) -> Tensor:
+        """The training loss is the bound."""
+        return self(tokens, uniform)
+
+    @torch.no_grad()
+    def sample(self, count: int, steps: int) -> Tensor:
+        """Ancestral sampling (equation 6): from t to s a masked token is revealed with
+        probability (t - s) / t. A step that reveals nothing costs no evaluation, where the
+        denoiser does not see the time (section 4.2).
+        """
+        device = self.backbone.vocab_embed.embedding.device
+        times = torch.linspace(1, 0, steps + 1).tolist()
+        tokens = torch.full((count, self.backbone.shape.length), self.mask, device=device)
+        probabilities = None
+        for t, s in zip(times, times[1:], strict=False):
+            if probabilities is None or self.timed:
+                alpha = self.kept(torch.full((count,), t, device=device))
+                probabilities = self.logits(tokens, alpha).softmax(-1)
+            hidden = tokens == self.mask
+            revealed = hidden & (torch.rand(tokens.shape, device=device) < (t - s) / t)
+            if revealed.any():
+                tokens = torch.where(revealed, categorical(probabilities), tokens)
+                probabilities = None
+        return tokens
