@@ -136,7 +136,9 @@ def resolve(
     What an extended lock holds stays at its version. Raises Refused with pip's own last word.
     """
     request = read_request(envs / f"{name}.in")
-    parents = {w.name: w for one in request.extends for lock in chain(envs, one) for w in lock.wheels}
+    parents = {
+        w.name: w for one in request.extends for lock in chain(envs, one) for w in lock.wheels
+    }
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         sources = [
@@ -198,7 +200,9 @@ def platform_tags(platform: str) -> list[str]:
     """Every platform tag a host of `platform` (`manylinux_2_N_MACHINE`) takes, best first."""
     match = re.fullmatch(r"manylinux_2_(\d+)_(x86_64|aarch64)", platform)
     if match is None:
-        raise Refused(f"platform {platform}: expected manylinux_2_N_x86_64 or manylinux_2_N_aarch64")
+        raise Refused(
+            f"platform {platform}: expected manylinux_2_N_x86_64 or manylinux_2_N_aarch64"
+        )
     newest, machine = int(match[1]), match[2]
     return [
         *(f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)),

@@ -234,7 +234,9 @@ def _reason(lines: list[str]) -> str:
         line.removeprefix("error: ")
         for line in plain
         if line
-        and not re.match(r"fetch \d|building |error: \d+ dependenc|For full logs|last \d+ log", line)
+        and not re.match(
+            r"fetch \d|building |error: \d+ dependenc|For full logs|last \d+ log", line
+        )
         and "failed with exit code" not in line
         and "build of '" not in line
     ]

@@ -46,10 +46,22 @@ LEFT_OUT_PATTERN = re.compile(r"config-3\.|_tkinter\.|_test|_ctypes_test\.|_xxte
 # What manylinux wheels may take from the host (PEP 600, less the graphical ones), and what
 # glibc opens by name. Absent ones are passed over: not every host splits glibc the same way.
 LIBRARIES = (
-    "libc.so.6 libm.so.6 libdl.so.2 librt.so.1 libpthread.so.0 libutil.so.1 libresolv.so.2 "
-    "libnss_files.so.2 libnss_dns.so.2 libgcc_s.so.1 libstdc++.so.6 libatomic.so.1 libgomp.so.1 "
-    "libz.so.1 libexpat.so.1"
-).split()
+    "libatomic.so.1",
+    "libc.so.6",
+    "libdl.so.2",
+    "libexpat.so.1",
+    "libgcc_s.so.1",
+    "libgomp.so.1",
+    "libm.so.6",
+    "libnss_dns.so.2",
+    "libnss_files.so.2",
+    "libpthread.so.0",
+    "libresolv.so.2",
+    "librt.so.1",
+    "libstdc++.so.6",
+    "libutil.so.1",
+    "libz.so.1",
+)
 
 LOADERS = {"x86_64": "ld-linux-x86-64.so.2", "aarch64": "ld-linux-aarch64.so.1"}
 

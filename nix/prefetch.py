@@ -69,7 +69,14 @@ def fetch(entries: list[Entry], options: list[str]) -> None:
             "".join(f"{e['name']}=={e['version']} --hash=sha256:{e['sha256']}\n" for e in entries)
         )
         download(
-            ["--no-deps", "--require-hashes", *options, f"--dest={folder}/files", "-r", str(wanted)],
+            [
+                "--no-deps",
+                "--require-hashes",
+                *options,
+                f"--dest={folder}/files",
+                "-r",
+                str(wanted),
+            ],
             len(entries),
         )
         files = [Path(folder, "files", entry["file"]) for entry in entries]

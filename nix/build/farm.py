@@ -24,9 +24,7 @@ def main() -> None:
     for name in ("python3", "python3.11"):
         (out / "bin" / name).symlink_to(f"{base}/bin/python3.11")
     (out / "pyvenv.cfg").write_text(
-        f"home = {base}/bin\n"
-        "include-system-site-packages = false\n"
-        f"version = {record['python']}\n"
+        f"home = {base}/bin\ninclude-system-site-packages = false\nversion = {record['python']}\n"
     )
     (out / "environment.json").write_text(json.dumps(record, indent=1, sort_keys=True) + "\n")
 

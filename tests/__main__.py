@@ -1,0 +1,40 @@
+"""All checks of a checkout: `./bootstrap test`, or `nix run .#test`, in its folder.
+
+With arguments, only pytest runs and gets them: `nix run .#test -- tests/test_plan.py -k mdlm`.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+CHECKOUT = Path(__file__).parents[1]
+
+
+def commands(arguments: list[str]) -> list[list[str]]:
+    """The checks, quickest first; the command's own name is the first argument."""
+    pytest = [sys.executable, "-m", "pytest"]
+    if arguments[1:]:
+        return [[*pytest, *arguments[1:]]]
+    ruff = str(Path(sys.executable).with_name("ruff"))
+    return [
+        [ruff, "check", "--quiet"],
+        [ruff, "format", "--check", "--quiet"],
+        [sys.executable, "-m", "mypy"],
+        pytest,
+    ]
+
+
+def main() -> None:
+    """Run every check, also after one that failed; exit with the first failure's status."""
+    # Test processes run beside each other on few cores.
+    environment = {"OMP_NUM_THREADS": "2", **os.environ}
+    statuses = [
+        subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode
+        for command in commands(sys.argv[1:])
+    ]
+    sys.exit(next((status for status in statuses if status), 0))
+
+
+if __name__ == "__main__":
+    main()
