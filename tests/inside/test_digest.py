@@ -120,6 +120,14 @@ def test_groups_step_and_settings(tmp_path: Path) -> None:
     assert {row["name"]: row["group"] for row in found["tensors"]}["ema/shadow_params/10"] == "ema"
 
 
+def test_the_example_of_the_formats_page(tmp_path: Path) -> None:
+    page = Path(checkpoint.__file__).parents[2] / "docs/formats/checkpoint-digest.md"
+    data = struct.pack("<2f", 1, 2)
+    found = digest(write(tmp_path / "a", {"w": whole("float32", "0", 2)}, {"0": data}))
+    assert f"`{found['groups']['state']['digest']}`" in page.read_text()
+    assert found["tensors"][0]["sha256"] in page.read_text()
+
+
 @pytest.mark.parametrize("key", ["model", None])
 def test_the_state_of_other_layouts(tmp_path: Path, key: str | None) -> None:
     state = {"w": whole("float32", "0", 2)}
