@@ -10,11 +10,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import places
+from harness.data.places import Places, hub_folder
+from harness.data.ready import missing
 from harness.errors import Refused
 from harness.files import resolve_inside
 from harness.project import Project
 from harness.recipes import Catalogue, Recipe, load, number
 from harness.sandbox import Mount
+from harness.sources import tree
 
 # An offline Hub: no variable here depends on the host.
 OFFLINE = {
@@ -245,8 +248,6 @@ def _teacher(project: Project, recipe: Recipe, given: Path | None) -> Path | Non
 
 
 def _inputs(project: Project, recipe: Recipe, teacher: Path | None) -> tuple[Input, ...]:
-    from harness.data.ready import missing
-
     data = Input("data", project.data, tuple(missing(project, recipe.data, recipe.data_layout)))
     if teacher is None:
         return (data,)
@@ -257,14 +258,13 @@ def _inputs(project: Project, recipe: Recipe, teacher: Path | None) -> tuple[Inp
 def _mounts(
     project: Project, recipe: Recipe, inputs: tuple[Input, ...], run: Path
 ) -> tuple[Mount, ...]:
-    from harness.data.ready import training_cache
-    from harness.sources import tree
-
+    data = Places.of(project)
+    tokenizer = hub_folder("model", recipe.tokenizer)
     mounts = [
         Mount(tree(project, recipe.source), places.SOURCE),
         Mount(project.source / "adapters", places.ADAPTERS),
-        Mount(training_cache(project, recipe.data, recipe.data_layout), places.DATA),
-        Mount(project.data / "huggingface", places.HUGGINGFACE),
+        Mount(data.training(recipe.data_layout, recipe.processed), places.DATA),
+        Mount(data.hub / tokenizer, f"{places.HUGGINGFACE}/hub/{tokenizer}"),
         Mount(run / "output", places.OUTPUT, writable=True),
     ]
     teachers = [entry.path for entry in inputs if entry.name == "teacher"]

@@ -43,6 +43,7 @@ class Recipe:
     environment: str
     data_layout: str
     data: str
+    processed: str
     tokenizer: str
     tokenizer_revision: str
     fields: Fields
@@ -134,6 +135,7 @@ class Catalogue:
             environment=source["environment"],
             data_layout=source["data_layout"],
             data=data["key"],
+            processed=data["processed"],
             tokenizer=data["tokenizer"],
             tokenizer_revision=data["tokenizer_revision"],
             fields=launch["fields"],
