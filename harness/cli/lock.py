@@ -12,9 +12,7 @@ from harness.project import Project
 
 @click.command("lock")
 @click.argument("environment")
-@click.option(
-    "--check", is_flag=True, help="Only say whether the lock is what its .in resolves to."
-)
+@click.option("--check", is_flag=True, help="Only say whether the lock is up to date.")
 @click.option("--python", default=lock.PYTHON, show_default=True, help="Python version.")
 @click.option("--platform", default=lock.PLATFORM, show_default=True, help="Platform tag.")
 @click.option(
