@@ -62,6 +62,16 @@ class CheckpointReport:
     hyper_parameters: object
     classes: tuple[str, ...]
 
+    @property
+    def spoilt(self) -> tuple[str, ...]:
+        """Names of the weights, averaged ones too, with a NaN or an infinity in them.
+
+        Trainers keep infinities of their own beside the weights (the best score so far, say):
+        those do not count, unless the checkpoint has no group of weights.
+        """
+        weights = {"state", "ema"} & self.groups.keys() or {"other"}
+        return tuple(t.name for t in self.tensors if t.group in weights and not t.finite)
+
 
 @dataclass(frozen=True)
 class Comparison:

@@ -15,13 +15,13 @@ from typing import Any
 import numpy as np
 import pytest
 import sandbox_base
+from checkpoint_files import call, whole, write
 
 from harness import checkpoint, places, sandbox
 from harness.errors import Refused
 from harness.nix import Base, Environment
 from harness.project import Project
 from harness.sandbox import Box
-from checkpoint_files import call, whole, write
 
 SOURCE = Path(checkpoint.__file__).parents[1]
 PROJECT = Project(source=SOURCE, root=Path("/nowhere"))
@@ -77,6 +77,20 @@ def test_a_report(outside: Outside, tmp_path: Path) -> None:
     assert found.groups["state"].finite is True
     (tensor,) = found.tensors
     assert (tensor.name, tensor.group, tensor.shape) == ("state_dict/w", "state", (2,))
+
+
+@pytest.mark.usefixtures("outside")
+def test_only_the_weights_must_be_finite(tmp_path: Path) -> None:
+    def spoilt(first: str, second: str) -> tuple[str, ...]:
+        value = {first: {"w": whole("float32", "0", 1)}, second: {"w": whole("float32", "1", 1)}}
+        numbers = [np.array([n], "<f4").tobytes() for n in (1, np.inf)]
+        path = write(tmp_path / "a", value, dict(zip("01", numbers, strict=True)))
+        return checkpoint.read(PROJECT, FAKE, path).spoilt
+
+    assert spoilt("state_dict", "callbacks") == ()
+    assert spoilt("state_dict", "ema") == ("ema/w",)
+    assert spoilt("callbacks", "state_dict") == ("state_dict/w",)
+    assert spoilt("callbacks", "other") == ("other/w",)
 
 
 def test_the_box_shows_the_file_and_nothing_writable(outside: Outside, tmp_path: Path) -> None:
