@@ -19,6 +19,7 @@ from harness.project import Project
 from harness.sources import commit
 
 SCHEMA_VERSION = 1
+_ABSENT = object()  # not null: a field that is null is there
 BYTE_CODE = frozenset({"__pycache__"})
 
 
@@ -95,7 +96,9 @@ def differences(expected: object, found: object, where: str = "") -> list[str]:
         return [
             line
             for name in names
-            for line in differences(expected.get(name), found.get(name), f"{where}/{name}")
+            for line in differences(
+                expected.get(name, _ABSENT), found.get(name, _ABSENT), f"{where}/{name}"
+            )
         ]
     if isinstance(expected, list) and isinstance(found, list) and len(expected) == len(found):
         pairs = enumerate(zip(expected, found, strict=True))

@@ -147,7 +147,9 @@ class Catalogue:
                 for o in template
             ),
             deviations=self._deviations(model, dataset, source["name"]),
-            additions=tuple(fill(o, _texts(launch["fields"])) for o in changes.get("append", ())),
+            additions=tuple(
+                fill(o, _texts(launch["fields"])) for o in self._expand(changes.get("append", []))
+            ),
         )
 
     def _model(self, model: str) -> Mapping[str, Any]:

@@ -52,7 +52,7 @@ def inputs(folder: Path, choices: Choices | None = None) -> Inputs:
         glibc="2.36", loader=STORE / "loader", libraries=STORE / "lib",
     )
     environment = Environment("smoke", STORE / "environment", base, "1" * 64)
-    planned = plan(project, choices or Choices("mdlm", "lm1b", profile="smoke"))
+    planned = plan(project, choices or Choices("mdlm", "lm1b", profile="smoke", per_device_batch=4))
     data = data_inputs(folder)
     return Inputs(project, planned, environment, data, b"config: 1\n")
 
@@ -105,9 +105,12 @@ CHANGES: dict[str, Callable[[Inputs], Inputs]] = {
         )
         for name, value in {
             "seed": 43, "resume": False, "per_device_batch": 1, "devices": 2, "nodes": 2,
-            "profile": "paper", "model": "duo",
+            "model": "duo",
         }.items()
     },
+    "profile": lambda g: replace(
+        g, plan=replace(g.plan, recipe=replace(g.plan.recipe, profile="other"))
+    ),
 }
 
 

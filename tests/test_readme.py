@@ -20,7 +20,7 @@ def commands() -> list[tuple[str, list[str]]]:
     for page in PAGES:
         for block in BLOCK.findall(page.read_text()):
             for line in block.splitlines():
-                words = shlex.split(line, comments=True)
+                words = shlex.split(line)
                 if words[:1] == ["./bootstrap"]:
                     found.append((words[1], words[2:]))
                 elif words[:2] == ["nix", "run"]:
