@@ -3,6 +3,7 @@
 import collections
 import hashlib
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -154,19 +155,24 @@ class Own(torch.Tensor):
 
 
 @pytest.mark.parametrize(
-    ("value", "name"),
+    ("make", "name"),
     [
-        (torch.eye(2).to_sparse(), "_rebuild_sparse_tensor"),
-        (torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8), "QInt8|_rebuild_qtensor"),
-        (torch.tensor([1j]).conj(), "conjugate"),
-        (torch.ones(1, device="meta"), "_rebuild_meta_tensor"),
-        (torch.ones(1).as_subclass(Own), r"test_checkpoint_torch\.Own"),
-        (torch.nn.Linear(1, 1), r"torch\.nn\.modules\.linear\.Linear"),
+        (lambda: torch.eye(2).to_sparse(), "_rebuild_sparse_tensor"),
+        (
+            lambda: torch.quantize_per_tensor(torch.ones(2), 0.1, 0, torch.qint8),
+            "QInt8|_rebuild_qtensor",
+        ),
+        (lambda: torch.tensor([1j]).conj(), "conjugate"),
+        (lambda: torch.ones(1, device="meta"), "_rebuild_meta_tensor"),
+        (lambda: torch.ones(1).as_subclass(Own), r"test_checkpoint_torch\.Own"),
+        (lambda: torch.nn.Linear(1, 1), r"torch\.nn\.modules\.linear\.Linear"),
     ],
 )
 @pytest.mark.filterwarnings("ignore")
-def test_other_tensors_are_refused_by_name(tmp_path: Path, value: object, name: str) -> None:
-    torch.save({"x": value}, tmp_path / "a")
+def test_other_tensors_are_refused_by_name(
+    tmp_path: Path, make: Callable[[], object], name: str
+) -> None:
+    torch.save({"x": make()}, tmp_path / "a")
     with pytest.raises(Refusal, match=name):
         load(tmp_path / "a")
 
