@@ -14,9 +14,9 @@ from harness import folder, provenance
 from harness.canonical import digest
 from harness.checkpoint import CheckpointReport, read
 from harness.errors import HarnessError
-from harness.files import open_plain, publish_file, publish_json, resolve_inside
+from harness.files import open_plain, part_of, publish_file, publish_json, resolve_inside
 from harness.launch import Launch
-from harness.recipes import Recipe
+from harness.recipes import Fields
 
 METRICS = "metrics.jsonl"
 MAX_METRICS = 256 << 20
@@ -26,26 +26,24 @@ class Unsupported(HarnessError):
     """A training that ended well by its exit status but left no evidence of success."""
 
 
-def candidates(recipe: Recipe) -> tuple[str, ...]:
-    """Where the trainer may have left the selected checkpoint, the preferred place first."""
-    step = selected_step(recipe)
+def candidates(fields: Fields) -> tuple[str, ...]:
+    """Where a recipe's trainer may have left the selected checkpoint, the preferred place first."""
+    step = selected_step(fields)
     left = {
         "last": ("checkpoints/last.ckpt",),
-        "numbered": (
-            f"checkpoints/checkpoint_{step // recipe.number('checkpoint_every')}.pth",
-        ),
+        "numbered": (f"checkpoints/checkpoint_{step // int(fields['checkpoint_every'])}.pth",),
         "student": (
             f"student_checkpoints/{step}.ckpt",
             f"checkpoints/0-{step}.ckpt",
             "checkpoints/last.ckpt",
         ),
     }
-    return left[str(recipe.fields["checkpoint"])]
+    return left[str(fields["checkpoint"])]
 
 
-def selected_step(recipe: Recipe) -> int:
-    """The optimiser step whose checkpoint is the result."""
-    return recipe.number("selected_step" if "selected_step" in recipe.fields else "max_steps")
+def selected_step(fields: Fields) -> int:
+    """The optimiser step whose checkpoint is a recipe's result."""
+    return int(fields.get("selected_step", fields["max_steps"]))
 
 
 def complete(run: Path, launch: Launch) -> dict[str, object]:
@@ -53,11 +51,13 @@ def complete(run: Path, launch: Launch) -> dict[str, object]:
 
     Raises Unsupported where the evidence does not hold, naming what is wrong.
     """
-    recipe = launch.plan.recipe
-    chosen = _selected(run, recipe)
+    fields = launch.plan.recipe.fields
+    chosen = _selected(run, fields)
     report = read(launch.project, launch.environment, chosen)
-    _check(report, chosen, selected_step(recipe))
+    _check(report, chosen, selected_step(fields))
     sha256 = publish_file(chosen, run / folder.MODEL)
+    # What a kill while this record was written left behind is no part of the result.
+    part_of(run / folder.COMPLETED).unlink(missing_ok=True)
     body: dict[str, object] = {
         "schema_version": 1,
         "identity_sha256": launch.identity.sha256,
@@ -81,13 +81,13 @@ def complete(run: Path, launch: Launch) -> dict[str, object]:
     return record
 
 
-def _selected(run: Path, recipe: Recipe) -> Path:
-    for name in candidates(recipe):
+def _selected(run: Path, fields: Fields) -> Path:
+    for name in candidates(fields):
         path = resolve_inside(run, Path(folder.OUTPUT) / name)
         if path.exists():
             return path
     raise Unsupported(
-        f"{run}: the trainer ended well but left no {candidates(recipe)[0]}; see {folder.STDERR}"
+        f"{run}: the trainer ended well but left no {candidates(fields)[0]}; see {folder.STDERR}"
     )
 
 

@@ -52,4 +52,3 @@ def compose(project: Project, plan: Plan, environment: Environment) -> bytes:
             f"{lines[-1]}"
         )
     return done.stdout
-

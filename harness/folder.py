@@ -1,8 +1,9 @@
 """A run folder: its records, its lock, and what state it is in. State is read from disk alone."""
 
 import fcntl
+import hashlib
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from enum import Enum
@@ -10,7 +11,7 @@ from pathlib import Path
 
 from harness.canonical import digest
 from harness.errors import Refused
-from harness.files import open_plain, part_of, sha256_file
+from harness.files import open_plain, part_of
 from harness.identity import Identity, differences
 from harness.schemas import read_record
 
@@ -97,41 +98,75 @@ def completed(run: Path) -> dict[str, object]:
 
 def altered(run: Path, record: dict[str, object]) -> list[str]:
     """How the files of `run` differ from its completion record's inventory, a line each."""
+    found, faults = scan(run)
+    named = [f"{path} {fault}" for path, fault in (faults | unlike(found, record)).items()]
+    return sorted(named)
+
+
+def unlike(found: Mapping[str, Entry], record: dict[str, object]) -> dict[str, str]:
+    """Each path at which `found` is not as the completion record lists it, and how."""
     listed = record["files"]
     assert isinstance(listed, list)  # the schema says so
     expected = {entry["path"]: entry for entry in listed}
-    found = {entry.path: entry for entry in inventory(run)}
-    lines = [f"{path} is missing" for path in expected if path not in found]
-    lines += [f"{path} was added" for path in found if path not in expected]
+    faults = {path: "is missing" for path in expected if path not in found}
+    faults |= {path: "was added" for path in found if path not in expected}
     for path, entry in found.items():
         known = expected.get(path)
         if known and (known["size"], known["sha256"]) != (entry.size, entry.sha256):
-            lines.append(f"{path} has other bytes than recorded")
-    return sorted(lines)
+            faults[path] = "has other bytes than recorded"
+    return faults
 
 
 def inventory(run: Path) -> list[Entry]:
-    """Every file of a run folder but the lock and the completion record, in path order.
+    """Every file of a run folder but the completion record, in path order.
 
-    Raises Refused for a link or a special file: neither can be part of a result.
+    Raises Refused for what cannot be part of a result, as `scan` finds it.
     """
-    entries = []
-    for path in _walk(run):
+    found, faults = scan(run)
+    for path, fault in faults.items():
+        raise Refused(f"{run / path}: {fault}; a run folder holds plain files only")
+    return [found[path] for path in sorted(found)]
+
+
+def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
+    """Every file of a run folder but the completion record; and each path at fault, and how.
+
+    At fault are links, files with a second name (whoever holds it can change a result from
+    outside), special files and what cannot be read.
+    """
+    found: dict[str, Entry] = {}
+    faults: dict[str, str] = {}
+    for path in _walk(run, faults):
         name = path.relative_to(run).as_posix()
-        if name in (LOCK, COMPLETED):
+        try:
+            with open_plain(path) as file:
+                status = os.fstat(file.fileno())
+                sha256 = hashlib.file_digest(file, "sha256").hexdigest()
+        except (Refused, OSError):
+            faults[name] = "is no readable plain file"
             continue
-        with open_plain(path) as file:
-            size = os.fstat(file.fileno()).st_size
-        entries.append(Entry(name, size, sha256_file(path)))
-    return sorted(entries, key=lambda entry: entry.path)
+        if status.st_nlink > 1:
+            faults[name] = "is a hard link: another name shares its bytes"
+        found[name] = Entry(name, status.st_size, sha256)
+    found.pop(COMPLETED, None)  # it lists the others
+    return found, faults
 
 
-def _walk(folder: Path) -> Iterator[Path]:
-    with os.scandir(folder) as entries:
+def _walk(run: Path, faults: dict[str, str]) -> Iterator[Path]:
+    """Every entry below `run` that is neither folder nor link; links become `faults`."""
+    folders = [run]
+    while folders:
+        folder = folders.pop()
+        try:
+            entries = list(os.scandir(folder))
+        except OSError:
+            faults[folder.relative_to(run).as_posix()] = "is a folder that cannot be read"
+            continue
         for entry in entries:
+            path = Path(entry.path)
             if entry.is_symlink():
-                raise Refused(f"{entry.path}: is a symbolic link; a run folder holds none")
-            if entry.is_dir(follow_symlinks=False):
-                yield from _walk(Path(entry.path))
+                faults[path.relative_to(run).as_posix()] = "is a symbolic link"
+            elif entry.is_dir(follow_symlinks=False):
+                folders.append(path)
             else:
-                yield Path(entry.path)
+                yield path

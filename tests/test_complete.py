@@ -30,12 +30,12 @@ CATALOGUE = load(Path(__file__).parents[1])
     ],
 )
 def test_the_selected_checkpoint(model: str, expected: tuple[str, ...]) -> None:
-    assert candidates(CATALOGUE.recipe(model, "lm1b")) == expected
+    assert candidates(CATALOGUE.recipe(model, "lm1b").fields) == expected
 
 
 def test_the_selected_step() -> None:
-    assert selected_step(CATALOGUE.recipe("mdlm", "lm1b")) == 1_000_000
-    assert selected_step(CATALOGUE.recipe("mdlm_sdtt", "lm1b")) == 70_000
+    assert selected_step(CATALOGUE.recipe("mdlm", "lm1b").fields) == 1_000_000
+    assert selected_step(CATALOGUE.recipe("mdlm_sdtt", "lm1b").fields) == 70_000
 
 
 @given(st.lists(st.binary(max_size=60).map(lambda line: line.replace(b"\n", b"")), max_size=10))

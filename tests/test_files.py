@@ -15,15 +15,22 @@ from harness import files
 from harness.errors import Refused
 
 JSON = st.recursive(
-    st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False)
+    st.none()
+    | st.booleans()
+    | st.integers()
+    | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
-    lambda inner: st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.text(st.characters(exclude_categories=["Cs"])), inner)
+    ),
     max_leaves=20,
 )
 
 
 @given(value=JSON)
-def test_json_comes_back_as_published(tmp_path_factory: pytest.TempPathFactory, value: object) -> None:
+def test_json_comes_back_as_published(
+    tmp_path_factory: pytest.TempPathFactory, value: object
+) -> None:
     target = tmp_path_factory.mktemp("json") / "record.json"
     files.publish_json(target, value)
     assert files.read_json(target) == value

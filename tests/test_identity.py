@@ -48,8 +48,13 @@ def inputs(folder: Path, choices: Choices | None = None) -> Inputs:
         shutil.copy(SOURCE / name, source / name)
     project = Project(source=source, root=folder / "root")
     base = Base(
-        path=STORE / f"{'0' * 32}-base", kind="captured", python="3.11.7", system="x86_64-linux",
-        glibc="2.36", loader=STORE / "loader", libraries=STORE / "lib",
+        path=STORE / f"{'0' * 32}-base",
+        kind="captured",
+        python="3.11.7",
+        system="x86_64-linux",
+        glibc="2.36",
+        loader=STORE / "loader",
+        libraries=STORE / "lib",
     )
     environment = Environment("smoke", STORE / "environment", base, "1" * 64)
     planned = plan(project, choices or Choices("mdlm", "lm1b", profile="smoke", per_device_batch=4))
@@ -58,12 +63,13 @@ def inputs(folder: Path, choices: Choices | None = None) -> Inputs:
 
 
 def data_inputs(folder: Path, **changed: str) -> DataInputs:
-    values: dict[str, object] = {
-        name: folder / name for name in DataInputs.__dataclass_fields__
-    }
+    values: dict[str, object] = {name: folder / name for name in DataInputs.__dataclass_fields__}
     values |= {
-        "manifest_sha256": "2" * 64, "tokenizer_sha256": "3" * 64,
-        "tokenizer_name": "name", "tokenizer_revision": "4" * 40, **changed,
+        "manifest_sha256": "2" * 64,
+        "tokenizer_sha256": "3" * 64,
+        "tokenizer_name": "name",
+        "tokenizer_revision": "4" * 40,
+        **changed,
     }
     return DataInputs(**values)  # type: ignore[arg-type]
 
@@ -104,7 +110,11 @@ CHANGES: dict[str, Callable[[Inputs], Inputs]] = {
             g, plan=plan(g.project, replace(g.plan.choices, **{name: value}))
         )
         for name, value in {
-            "seed": 43, "resume": False, "per_device_batch": 1, "devices": 2, "nodes": 2,
+            "seed": 43,
+            "resume": False,
+            "per_device_batch": 1,
+            "devices": 2,
+            "nodes": 2,
             "model": "duo",
         }.items()
     },

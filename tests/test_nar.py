@@ -44,7 +44,9 @@ def test_any_tree_has_the_digest_nix_gives_it(
     build(path, tree)
     nix = subprocess.run(
         ["nix", "--extra-experimental-features", "nix-command", "hash", "path", str(path)],
-        capture_output=True, text=True, check=True,
+        capture_output=True,
+        text=True,
+        check=True,
     )
     assert nar_sha256(path) == nix.stdout.strip()
 

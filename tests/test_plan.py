@@ -27,7 +27,9 @@ def test_a_plan_touches_nothing(project: Project) -> None:
     assert list(project.root.iterdir()) == []
 
 
-def test_two_roots_give_one_command(project: Project, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_two_roots_give_one_command(
+    project: Project, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     other = Project(source=SOURCE, root=tmp_path_factory.mktemp("other d@e=[x]"))
     for model, dataset in load(SOURCE).pairs():
         teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None

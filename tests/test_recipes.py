@@ -9,6 +9,11 @@ from harness.errors import Refused
 from harness.recipes import Catalogue, fill, load, number
 
 SOURCE = Path(__file__).parents[1]
+LAUNCH = (
+    *("data_cache", "tokenizer", "teacher", "adapted_teacher", "integral_cache", "output", "root"),
+    *("per_device_batch_size", "devices", "nodes", "accumulation"),
+    *("resume", "seed", "student_init"),
+)
 GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
 
 
@@ -33,13 +38,9 @@ def test_the_published_list_is_exact(catalogue: Catalogue, path: Path) -> None:
 
 @pytest.mark.parametrize("profile", ["paper", "smoke"])
 def test_no_field_is_left_unfilled(catalogue: Catalogue, profile: str) -> None:
-    launch = (
-        "data_cache tokenizer per_device_batch_size devices nodes accumulation output resume "
-        "seed root teacher adapted_teacher integral_cache student_init"
-    ).split()
     for model, dataset in catalogue.pairs():
         recipe = catalogue.recipe(model, dataset, profile)
-        overrides = recipe.overrides(dict.fromkeys(launch, "VALUE"))
+        overrides = recipe.overrides(dict.fromkeys(LAUNCH, "VALUE"))
         assert not [o for o in overrides if "{" in o]
 
 
@@ -71,7 +72,10 @@ def test_an_unknown_recipe_is_refused_in_one_line(
 def test_launch_settings_of_the_distilled_models(catalogue: Catalogue) -> None:
     for model in ("duo_di4c", "mdlm_di4c"):
         lm1b, owt = (catalogue.recipe(model, d) for d in ("lm1b", "owt"))
-        assert (lm1b.choices["student_init"], owt.choices["student_init"]) == ("teacher", "hf_small")
+        assert (lm1b.choices["student_init"], owt.choices["student_init"]) == (
+            "teacher",
+            "hf_small",
+        )
         assert (lm1b.number("selected_step"), owt.number("selected_step")) == (20000, 50000)
         assert lm1b.choices["devices"] == 2
         assert lm1b.choices["per_device_batch"] == owt.choices["per_device_batch"] == 1

@@ -26,7 +26,9 @@ OPTIONS = (
     click.option("--name", help="Name of the run folder, instead of the choices' own."),
     *(
         click.option(
-            "--" + name.replace("_", "-"), name, help="Locked; accepted when it equals the recipe's."
+            "--" + name.replace("_", "-"),
+            name,
+            help="Locked; accepted when it equals the recipe's.",
         )
         for name in LOCKED
     ),

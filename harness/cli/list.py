@@ -15,7 +15,9 @@ def command(project: Project, environments: bool) -> None:
         _environments(project)
         return
     catalogue = load(project.source)
-    click.echo(f"{'model':12} {'dataset':8} {'source':7} {'steps':>8} {'batch':>5} {'lr':>7}  teacher")
+    click.echo(
+        f"{'model':12} {'dataset':8} {'source':7} {'steps':>8} {'batch':>5} {'lr':>7}  teacher"
+    )
     for model, dataset in catalogue.pairs():
         recipe = catalogue.recipe(model, dataset)
         fields = recipe.fields
@@ -32,4 +34,5 @@ def _environments(project: Project) -> None:
 
     for lock in sorted((project.source / "envs").glob("*.json")):
         built = nix.realised(project, lock.stem)
-        click.echo(f"{lock.stem:8} {nix.lock_sha256(project, lock.stem)[:12]}  {built.path if built else 'not built'}")
+        where = built.path if built else "not built"
+        click.echo(f"{lock.stem:8} {nix.lock_sha256(project, lock.stem)[:12]}  {where}")

@@ -31,7 +31,10 @@ def command(project: Project, choices: Choices, dry_run: bool, as_json: bool) ->
     from harness.run import Outcome, train
 
     reporter = Reporter()
-    if planned.missing and pins.load(project.source).dataset(planned.recipe.data).kind == "embedded":
+    if (
+        planned.missing
+        and pins.load(project.source).dataset(planned.recipe.data).kind == "embedded"
+    ):
         reporter.say(f"data {planned.recipe.data}: generating the embedded corpus")
         with bars() as progress:
             ready.prepare_embedded(project, planned.recipe.data, progress)
@@ -55,7 +58,11 @@ def _tell(outcome: Any, as_json: bool) -> None:
         "skipped" if outcome.skipped else "completed": outcome.run,
         "identity": record["identity_sha256"],
         "step": checkpoint["step"],
-        **{name.replace("_", " "): f"{value:.4g}" for name, value in metrics.items() if name in TOLD},
+        **{
+            name.replace("_", " "): f"{value:.4g}"
+            for name, value in metrics.items()
+            if name in TOLD
+        },
         "tensor digest": checkpoint["tensors"]["state"]["digest"],
     }
     for name, value in rows.items():

@@ -35,7 +35,7 @@ def compose(request: dict[str, Any]) -> str:
     register(request["devices"])
     with initialize_config_dir(config_dir=request["config_dir"], version_base=None):
         config = hydra_compose(request["config_name"], overrides=request["overrides"])
-    return OmegaConf.to_yaml(config, resolve=True)
+    return str(OmegaConf.to_yaml(config, resolve=True))
 
 
 def main() -> int:

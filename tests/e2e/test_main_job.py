@@ -22,7 +22,10 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 def harness(root: Path, *words: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
     done = subprocess.run(
         [sys.executable, "-sPm", "harness", "--root", str(root), *words],
-        capture_output=True, text=True, check=False, env={**os.environ, "PYTHONPATH": str(SOURCE)},
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )
     if check is not None:
         assert done.returncode == check, done.stdout + done.stderr
@@ -46,7 +49,9 @@ def test_it_prints_the_result(first: tuple[Path, str]) -> None:
     root, printed = first
     record = completed(root)
     for text in (
-        str(root / "runs" / NAME), record["identity_sha256"], record["checkpoint"]["tensors"]["state"]["digest"],
+        str(root / "runs" / NAME),
+        record["identity_sha256"],
+        record["checkpoint"]["tensors"]["state"]["digest"],
     ):
         assert text in printed
 
@@ -73,7 +78,10 @@ def test_a_completed_run_is_skipped(first: tuple[Path, str]) -> None:
 def test_another_launch_does_not_take_the_folder(first: tuple[Path, str]) -> None:
     refused = harness(first[0], "train", *SMOKE, "--seed", "7", "--name", NAME, check=2)
     assert "belongs to another launch (differs in " in refused.stderr
-    assert refused.stderr.count("\n") == refused.stderr.count("\n", 0, refused.stderr.rindex("harness:")) + 1
+    assert (
+        refused.stderr.count("\n")
+        == refused.stderr.count("\n", 0, refused.stderr.rindex("harness:")) + 1
+    )
 
 
 def test_killed_elsewhere_and_run_again_it_ends_with_the_same_bytes(
@@ -84,7 +92,9 @@ def test_killed_elsewhere_and_run_again_it_ends_with_the_same_bytes(
     run = root / "runs" / NAME
     train = subprocess.Popen(
         [sys.executable, "-sPm", "harness", "--root", str(root), "train", *SMOKE],
-        stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        text=True,
         env={**os.environ, "PYTHONPATH": str(SOURCE)},
     )
     checkpoint = run / "output" / "checkpoints" / "last.ckpt"
