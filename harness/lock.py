@@ -136,15 +136,14 @@ def resolve(
     What an extended lock holds stays at its version. Raises Refused with pip's own last word.
     """
     request = read_request(envs / f"{name}.in")
-    parents = {
-        w.name: w for one in request.extends for lock in chain(envs, one) for w in lock.wheels
-    }
+    extended = [lock for one in request.extends for lock in chain(envs, one)]
+    parents = {wheel.name: wheel for lock in extended for wheel in lock.wheels}
     with tempfile.TemporaryDirectory() as folder:
         scratch = Path(folder)
         sources = [
             _source(requirement, pip, scratch)
             for requirement in request.requirements
-            if canonical_name(re.split(r"[=<>! \[;]", requirement)[0]) in request.sources
+            if _project(requirement) in request.sources
         ]
         # What is extended is part of what must agree, at the versions it has.
         pinned = [f"{wheel.name}=={wheel.version}" for wheel in parents.values()]
@@ -174,10 +173,15 @@ def canonical_name(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
+def _project(requirement: str) -> str:
+    return canonical_name(re.split(r"[=<>!~ \[;]", requirement)[0])
+
+
 def _source(requirement: str, pip: list[str], scratch: Path) -> Wheel:
     """Fetch a source distribution, and a wheel of it for the resolver to look at."""
     folder = scratch / "sdist" / canonical_name(requirement)
-    _pip([*pip, "download", "--no-deps", "--no-binary=:all:", "--dest", str(folder), requirement])
+    only = ["--no-deps", f"--no-binary={_project(requirement)}"]
+    _pip([*pip, "download", *only, "--dest", str(folder), requirement])
     (file,) = folder.iterdir()
     _pip([*pip, "wheel", "--no-deps", "--wheel-dir", str(scratch / "built"), str(file)])
     name, _, version = file.name.removesuffix(".tar.gz").rpartition("-")
@@ -200,9 +204,7 @@ def platform_tags(platform: str) -> list[str]:
     """Every platform tag a host of `platform` (`manylinux_2_N_MACHINE`) takes, best first."""
     match = re.fullmatch(r"manylinux_2_(\d+)_(x86_64|aarch64)", platform)
     if match is None:
-        raise Refused(
-            f"platform {platform}: expected manylinux_2_N_x86_64 or manylinux_2_N_aarch64"
-        )
+        raise Refused(f"platform {platform}: expected manylinux_2_N_(x86_64|aarch64)")
     newest, machine = int(match[1]), match[2]
     return [
         *(f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)),

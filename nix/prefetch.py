@@ -37,10 +37,16 @@ def main(locks: list[Path]) -> None:
         for entry in json.loads(lock.read_text())["wheels"]:
             entries[store_path(entry["sha256"], entry["file"])] = entry
     missing = [entries[path] for path in invalid(list(entries))]
-    for kind, option in (("wheel", "--only-binary"), ("sdist", "--no-binary")):
-        wanted = [entry for entry in missing if entry["kind"] == kind]
-        if wanted:
-            fetch(wanted, [option, ":all:"])
+    if wheels := [entry for entry in missing if entry["kind"] == "wheel"]:
+        fetch(wheels, ["--only-binary=:all:"])
+    if sources := [entry for entry in missing if entry["kind"] == "sdist"]:
+        with tempfile.TemporaryDirectory() as folder:
+            # pip asks a source for its metadata, and the source asks for setuptools.
+            for path, entry in entries.items():
+                if entry["name"] == "setuptools":
+                    Path(folder, entry["file"]).symlink_to(path)
+            names = ",".join(entry["name"] for entry in sources)
+            fetch(sources, [f"--no-binary={names}", f"--find-links={folder}"])
 
 
 def store_path(sha256: str, name: str) -> str:
@@ -68,17 +74,8 @@ def fetch(entries: list[Entry], options: list[str]) -> None:
         wanted.write_text(
             "".join(f"{e['name']}=={e['version']} --hash=sha256:{e['sha256']}\n" for e in entries)
         )
-        download(
-            [
-                "--no-deps",
-                "--require-hashes",
-                *options,
-                f"--dest={folder}/files",
-                "-r",
-                str(wanted),
-            ],
-            len(entries),
-        )
+        exact = ["--no-deps", "--require-hashes", *options, f"--requirement={wanted}"]
+        download([*exact, f"--dest={folder}/files"], len(entries))
         files = [Path(folder, "files", entry["file"]) for entry in entries]
         for file in files:
             if not file.is_file():

@@ -10,8 +10,6 @@ import os
 import sys
 from pathlib import Path
 
-SHARED = {"lib/python3.11/site-packages/__pycache__"}
-
 
 def main() -> None:
     """Write the environment of $trees and $recordPath into $out."""
@@ -32,7 +30,8 @@ def main() -> None:
 def farm(trees: list[Path], out: Path) -> None:
     """Link every file of `trees` at its place below `out`."""
     for tree in trees:
-        for source in sorted(tree.rglob("*")):
+        # Byte code last: of a module in conflict, its source is named.
+        for source in sorted(tree.rglob("*"), key=lambda path: (path.suffix == ".pyc", path)):
             if source.is_dir():
                 continue
             target = out / source.relative_to(tree)

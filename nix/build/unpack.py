@@ -66,9 +66,13 @@ def install(wheel: Path, out: Path) -> None:
 
 
 def compile_tree(site: Path) -> None:
-    """Byte-compile the modules below `site`; what is no valid Python (a template) stays as it is."""
+    """Byte-compile the modules below `site`, but for what is no valid Python (templates)."""
     compileall.compile_dir(
-        site, quiet=2, workers=0, invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH
+        site,
+        quiet=2,
+        workers=0,
+        stripdir=site,  # the same module in two wheels gives the same bytes
+        invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH,
     )
 
 
