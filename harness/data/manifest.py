@@ -80,7 +80,12 @@ class Manifest:
 
 
 def contract(dataset: Dataset, model: Model) -> dict[str, object]:
-    """The processing contract of a dataset with its tokenizer."""
+    """The processing contract of a dataset with its tokenizer.
+
+    Raises Refused where the model is pinned without a tokenizer's ids.
+    """
+    if model.ids is None:
+        raise Refused(f"model {model.key}: pinned without vocabulary, bos and eos; add them")
     return {
         "schema_version": SCHEMA_VERSION,
         "dataset": dataset.key,
@@ -93,9 +98,9 @@ def contract(dataset: Dataset, model: Model) -> dict[str, object]:
         "sequence_length": dataset.sequence_length,
         "splits": {split.name: split.expression for split in dataset.splits},
         "documents": {split.name: split.documents for split in dataset.splits},
-        "vocabulary": model.vocabulary,
-        "bos": model.bos,
-        "eos": model.eos,
+        "vocabulary": model.ids.vocabulary,
+        "bos": model.ids.bos,
+        "eos": model.ids.eos,
         "detokenizer": dataset.detokenizer,
         "packing": PACKING,
         "packing_version": PACKING_VERSION,

@@ -42,6 +42,7 @@ class Dataset:
     revision: str
     conversion: str | None
     config: str
+    shards: int | None
     files: Mapping[str, str | None]
     splits: tuple[Split, ...]
     detokenizer: str | None
@@ -56,19 +57,27 @@ class Dataset:
 
 
 @dataclass(frozen=True)
+class Ids:
+    """A tokenizer's vocabulary size and the ids that begin and end a row."""
+
+    vocabulary: int
+    bos: int
+    eos: int
+
+
+@dataclass(frozen=True)
 class Model:
-    """A model repository, of which we use the tokenizer, or the weights too."""
+    """A model repository: the files its tokenizer needs, and weights, fetched only on demand."""
 
     key: str
     kind: Kind
     repo: str
     revision: str
     files: Mapping[str, str | None]
+    weights: Mapping[str, str | None]
     family: str | None
     corpus: str | None
-    vocabulary: int
-    bos: int
-    eos: int
+    ids: Ids | None
 
 
 @dataclass(frozen=True)
@@ -123,6 +132,7 @@ def _dataset(key: str, entry: dict[str, Any]) -> Dataset:
         revision=entry["revision"],
         conversion=entry.get("conversion"),
         config=entry["config"],
+        shards=entry.get("shards"),
         files=entry["files"],
         splits=tuple(splits),
         detokenizer=entry.get("detokenizer"),
@@ -144,11 +154,10 @@ def _model(key: str, entry: dict[str, Any]) -> Model:
         repo=entry.get("repo", key),
         revision=entry["revision"],
         files=entry["files"],
+        weights=entry.get("weights", {}),
         family=entry.get("family"),
         corpus=entry.get("corpus"),
-        vocabulary=entry["vocabulary"],
-        bos=entry["bos"],
-        eos=entry["eos"],
+        ids=Ids(entry["vocabulary"], entry["bos"], entry["eos"]) if "vocabulary" in entry else None,
     )
 
 

@@ -57,6 +57,11 @@ class Places:
         """The record of everything fetched."""
         return self.data / "manifests" / "downloads.json"
 
+    @property
+    def digests(self) -> Path:
+        """Digests remembered by what `stat` says of a file."""
+        return self.data / "digests.json"
+
     def training(self, layout: str, name: str) -> Path:
         """The training cache made of a processed set in one layout."""
         return self.data / "training" / layout / name

@@ -166,9 +166,10 @@ class _SplitPacking:
 
     def run(self, blocks: Sequence[Block], progress: Progress) -> Position:
         """Pack the blocks from the journal's position on; returns the final position."""
-        model = self.work.model
-        how = Tokenisation(self.work.tokenizer, model.eos, self.work.dataset.detokenizer)
-        packer = Packer(self.length, model.bos, model.eos)
+        contract = self.work.contract
+        bos, eos = int(str(contract["bos"])), int(str(contract["eos"]))
+        how = Tokenisation(self.work.tokenizer, eos, self.work.dataset.detokenizer)
+        packer = Packer(self.length, bos, eos)
         first, skip = self.position.block, self.position.skip
         documents = sum(block.documents for block in blocks[:first])
         # In tokens of the whole stream: where the first block read here begins.

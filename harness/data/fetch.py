@@ -1,0 +1,224 @@
+"""Fetching pinned repositories into the Hub cache, checked against the Hub's digests and ours."""
+
+import fnmatch
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness.data import downloads
+from harness.data.digests import Digests
+from harness.data.downloads import Disk, Downloads, FetchedDataset, FetchedFile, FetchedModel
+from harness.data.hub import Entry, Hub, Repository
+from harness.data.pins import Dataset, Model, Pins, document_range
+from harness.data.places import Places, hub_folder
+from harness.data.progress import Progress
+from harness.errors import Refused
+from harness.files import publish_bytes
+
+# Of a dataset read through its conversion, the repository itself gives its description only.
+_DESCRIPTION = ("*.md", "*.json", "*.py")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """Files of one repository: path patterns, and the digests pinned for some paths."""
+
+    key: str
+    repository: Repository
+    patterns: tuple[str, ...]
+    pinned: Mapping[str, str | None]
+    optional: bool = False
+
+
+@dataclass(frozen=True)
+class Target:
+    """One file to have."""
+
+    wanted: Wanted
+    entry: Entry
+
+
+def of_dataset(dataset: Dataset) -> list[Wanted]:
+    """What fetching a dataset brings, besides its models."""
+    if dataset.kind != "hub":
+        raise Refused(f"dataset {dataset.key}: embedded; nothing to fetch, prepare makes it")
+    patterns = tuple(sorted({pattern for split in dataset.splits for pattern in split.files}))
+    revision = dataset.conversion or dataset.revision
+    data = Repository("dataset", dataset.repo, revision)
+    wanted = [Wanted(dataset.key, data, patterns, dataset.files)]
+    if dataset.conversion:
+        described = Repository("dataset", dataset.repo, dataset.revision)
+        wanted.append(Wanted(dataset.key, described, _DESCRIPTION, {}, optional=True))
+    return wanted
+
+
+def of_model(model: Model, *, weights: bool) -> Wanted:
+    """What fetching a model repository brings: the tokenizer, and the weights if asked for."""
+    if model.kind != "hub":
+        raise Refused(f"model {model.key}: embedded; nothing to fetch, prepare makes it")
+    files = {**model.files, **(model.weights if weights else {})}
+    return Wanted(model.key, Repository("model", model.repo, model.revision), tuple(files), files)
+
+
+def wanted(pins: Pins, keys: Iterable[str]) -> list[Wanted]:
+    """What the named datasets (with their models' tokenizers) and models (with weights) need."""
+    found: dict[tuple[str, Repository], Wanted] = {}
+    for key in keys:
+        if key in pins.datasets:
+            dataset = pins.dataset(key)
+            parts = of_dataset(dataset)
+            parts += [of_model(pins.model(name), weights=False) for name in dataset.models]
+        else:
+            parts = [of_model(pins.model(key), weights=True)]
+        for part in parts:
+            known = found.get((part.key, part.repository))
+            if known is None or len(part.patterns) > len(known.patterns):
+                found[(part.key, part.repository)] = part
+    return list(found.values())
+
+
+def targets(hub: Hub, part: Wanted) -> list[Target]:
+    """The files that `part` stands for at its revision.
+
+    Raises Refused where a pattern fits nothing or a pinned digest is not the Hub's.
+    """
+    entries = hub.files(part.repository)
+    chosen: dict[str, Entry] = {}
+    for pattern in part.patterns:
+        fitting = [entry for entry in entries if fnmatch.fnmatchcase(entry.path, pattern)]
+        if not fitting and not part.optional:
+            raise Refused(f"{part.repository}: no file fits {pattern}; check pins.json")
+        chosen |= {entry.path: entry for entry in fitting}
+    for path, sha256 in part.pinned.items():
+        if path in chosen and sha256 and chosen[path].sha256 not in (None, sha256):
+            raise Refused(
+                f"{part.repository} {path}: the Hub has sha256 {chosen[path].sha256}, "
+                f"pinned is {sha256}"
+            )
+    return [Target(part, chosen[path]) for path in sorted(chosen)]
+
+
+def remaining(places: Places, files: Iterable[Target]) -> int:
+    """Bytes still to be downloaded."""
+    total = 0
+    for target in files:
+        repository = target.wanted.repository
+        folder = places.hub / hub_folder(repository.kind, repository.repo) / "blobs"
+        blob, part = folder / target.entry.blob, folder / f"{target.entry.blob}.incomplete"
+        if not blob.is_file():
+            total += target.entry.size - (part.stat().st_size if part.is_file() else 0)
+    return total
+
+
+def check_disk(
+    places: Places,
+    required: int,
+    *,
+    override: bool,
+    free: Callable[[Path], int] = lambda path: shutil.disk_usage(path).free,
+) -> Disk:
+    """Refuse to begin what the disk cannot hold, unless told to.
+
+    Raises Refused where less than `required` bytes are free and `override` is not set.
+    """
+    place = places.data
+    while not place.exists():
+        place = place.parent
+    observed = free(place)
+    below = observed < required
+    if below and not override:
+        raise Refused(
+            f"{place}: {observed / 2**30:.1f} GiB free, {required / 2**30:.1f} GiB are needed; "
+            "make room, or give --allow-low-disk"
+        )
+    return Disk(observed, required, below, override, below and override)
+
+
+def fetch(
+    hub: Hub, places: Places, parts: Iterable[Target], progress: Progress
+) -> dict[str, FetchedFile]:
+    """Have every target in the cache, checked; returns each by its path below data/.
+
+    Raises HarnessError at the first file that cannot be had as announced, Refused where one is
+    not as pinned.
+    """
+    digests = Digests(places.digests)
+    found = {}
+    for target in parts:
+        repository, entry = target.wanted.repository, target.entry
+
+        def report(done: int, entry: Entry = entry, name: str = repository.repo) -> None:
+            progress(f"{name} {entry.path}", done, entry.size)
+
+        place = hub.download(repository, entry, places.hub, report)
+        report(entry.size)
+        blob = place.resolve()
+        sha256 = digests.of([blob])[blob]
+        expected = target.wanted.pinned.get(entry.path) or entry.sha256 or sha256
+        if sha256 != expected:
+            place.unlink()
+            blob.unlink()
+            raise Refused(
+                f"{repository} {entry.path}: sha256 {sha256}, wanted is {expected}; the copy "
+                "was removed, run again"
+            )
+        path = place.relative_to(places.data).as_posix()
+        found[path] = FetchedFile(path, entry.size, sha256)
+    return found
+
+
+def write_reference(places: Places, repository: Repository) -> None:
+    """Let `main` stand for the revision, for those who load by bare name offline."""
+    refs = places.hub / hub_folder(repository.kind, repository.repo) / "refs"
+    refs.mkdir(parents=True, exist_ok=True)
+    publish_bytes(refs / "main", repository.revision.encode())
+
+
+def record(
+    places: Places, pins: Pins, files: Mapping[str, FetchedFile], parts: list[Wanted], disk: Disk
+) -> Downloads:
+    """Add what was fetched to the record, publish and return it."""
+    known = downloads.read(places.downloads)
+    datasets, models = dict(known.datasets), dict(known.models)
+    for part in parts:
+        repository = part.repository
+        snapshot = places.snapshot(repository.kind, repository.repo, repository.revision)
+        if repository.kind == "model":
+            where = snapshot.relative_to(places.data).as_posix()
+            models[part.key] = FetchedModel(repository.repo, repository.revision, where)
+        else:
+            datasets[part.key] = _fetched_dataset(places, pins.dataset(part.key), disk)
+    result = replace(known, datasets=datasets, models=models, files={**known.files, **files})
+    result.publish(places.downloads)
+    return result
+
+
+def _fetched_dataset(places: Places, dataset: Dataset, disk: Disk) -> FetchedDataset:
+    from pyarrow import parquet
+
+    main = places.snapshot("dataset", dataset.repo, dataset.conversion or dataset.revision)
+    rows, cache_files = {}, {}
+    for split in dataset.splits:
+        paths = sorted(path for pattern in split.files for path in main.glob(pattern))
+        if dataset.shards is not None and len(paths) != dataset.shards:
+            raise Refused(f"{main}: {len(paths)} shards, pinned are {dataset.shards}")
+        available = sum(parquet.read_metadata(path).num_rows for path in paths)
+        rows[split.name] = len(document_range(split.expression, available))
+        if rows[split.name] != split.documents:
+            raise Refused(
+                f"dataset {dataset.key}: split {split.name} has {rows[split.name]} rows, pinned "
+                f"are {split.documents}"
+            )
+        cache_files[split.name] = tuple(p.relative_to(places.data).as_posix() for p in paths)
+    snapshots = [main, places.snapshot("dataset", dataset.repo, dataset.revision)]
+    found = {path.relative_to(places.data).as_posix() for path in snapshots if path.is_dir()}
+    return FetchedDataset(
+        repo=dataset.repo,
+        revision=dataset.revision,
+        conversion=dataset.conversion,
+        snapshots=tuple(sorted(found)),
+        rows=rows,
+        cache_files=cache_files,
+        disk=disk,
+    )
