@@ -33,15 +33,15 @@ class Shape:
 
 
 class Norm(nn.Module):
-    """Layer norm in float32 with a gain and no bias."""
+    """Layer norm in the weights' own precision, with a gain and no bias."""
 
     def __init__(self, size: int) -> None:
         super().__init__()
         self.weight = nn.Parameter(torch.ones(size))
 
     def forward(self, x: Tensor) -> Tensor:
-        """(..., size) of any precision to float32."""
-        return F.layer_norm(x.float(), (x.shape[-1],), self.weight)
+        """(..., size) of any precision to the weights'."""
+        return F.layer_norm(x.to(self.weight.dtype), (x.shape[-1],), self.weight)
 
 
 class Embedding(nn.Module):
@@ -70,9 +70,9 @@ class NoiseLevel(nn.Module):
 
     def forward(self, sigma: Tensor) -> Tensor:
         """(B,) to (B, condition)."""
-        half = self.FEATURES // 2
-        places = torch.arange(half, dtype=torch.float32, device=sigma.device)
-        angles = sigma.float()[:, None] * torch.exp(-math.log(10_000) / half * places)
+        half, dtype = self.FEATURES // 2, self.mlp[0].weight.dtype
+        places = torch.arange(half, dtype=dtype, device=sigma.device)
+        angles = sigma.to(dtype)[:, None] * torch.exp(-math.log(10_000) / half * places)
         return self.mlp(torch.cat((angles.cos(), angles.sin()), -1))
 
 
@@ -87,7 +87,7 @@ class Rotary(nn.Module):
 
     def forward(self, length: int) -> tuple[Tensor, Tensor]:
         """Cosines and sines, each (length, head), the sines of the first half negated."""
-        places = torch.arange(length, device=self.inv_freq.device, dtype=torch.float32)
+        places = torch.arange(length, device=self.inv_freq.device, dtype=self.inv_freq.dtype)
         angles = torch.outer(places, self.inv_freq)
         return angles.cos().repeat(1, 2), torch.cat((-angles.sin(), angles.sin()), -1)
 
@@ -169,10 +169,10 @@ class DiT(nn.Module):
         self.output_layer = Output(shape)
 
     def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """x (B, L) ids or (B, L, V) weights, sigma (B,); logits (B, L, V) in float32.
+        """x (B, L) ids or (B, L, V) weights, sigma (B,); logits (B, L, V).
 
-        The blocks and the head compute in `precision`; embeddings, norms, residuals and the
-        condition stay in float32.
+        The blocks and the head compute in `precision`; embeddings, norms, residuals, the
+        condition and the result keep the weights' (float32).
         """
         condition = F.silu(self.sigma_map(sigma))
         hidden = self.vocab_embed(x)
@@ -182,4 +182,4 @@ class DiT(nn.Module):
             for block in self.blocks:
                 hidden = block(hidden, condition, turns)
             logits = self.output_layer(hidden, condition)
-        return logits.float()
+        return logits.to(hidden.dtype)

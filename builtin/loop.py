@@ -2,11 +2,13 @@
 
 import math
 import signal
+import sys
 from contextlib import nullcontext
 from pathlib import Path
 
 import torch
-from torch import Tensor, nn
+from omegaconf import DictConfig
+from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import checkpoint
@@ -21,7 +23,9 @@ from world import World
 class Trainer:
     """A model in training: weights, optimiser, averages, position in the data, and files."""
 
-    def __init__(self, config: object, algorithm: Algorithm, sets: tuple[Rows, Rows], world: World):
+    def __init__(
+        self, config: DictConfig, algorithm: Algorithm, sets: tuple[Rows, Rows], world: World
+    ) -> None:
         self.config, self.world = config, world
         self.algorithm = algorithm.to(world.device)
         self.training, self.held_out = sets
@@ -144,11 +148,11 @@ class Trainer:
                 validation_perplexity=perplexity,
                 unigram_perplexity=self.unigram,
             )
-            print(
+            sys.stdout.write(
                 f"step {self.step}: validation perplexity {perplexity:.2f} "
-                f"(token frequencies alone: {self.unigram:.2f})",
-                flush=True,
+                f"(token frequencies alone: {self.unigram:.2f})\n"
             )
+            sys.stdout.flush()
 
     def save(self) -> None:
         """Publish the checkpoint of this step."""

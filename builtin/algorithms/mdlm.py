@@ -13,6 +13,7 @@ is under `sampling_eps` of the loss of predicting one token from all the others.
 """
 
 import sys
+from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
@@ -64,15 +65,15 @@ class MDLM(Algorithm):
 
     @torch.no_grad()
     def sample(self, count: int, steps: int) -> Tensor:
-        """Ancestral sampling (equation 6): from t to s a masked token is revealed with
-        probability (t - s) / t. A step that reveals nothing costs no evaluation, where the
-        denoiser does not see the time (section 4.2).
+        """Ancestral sampling: from t to s a masked token is revealed with chance (t - s) / t.
+
+        A step that reveals nothing costs no evaluation where the denoiser does not see the time.
         """
         device = self.backbone.vocab_embed.embedding.device
         times = torch.linspace(1, 0, steps + 1).tolist()
         tokens = torch.full((count, self.backbone.shape.length), self.mask, device=device)
         probabilities = None
-        for t, s in zip(times, times[1:], strict=False):
+        for t, s in pairwise(times):
             if probabilities is None or self.timed:
                 alpha = self.kept(torch.full((count,), t, device=device))
                 probabilities = self.logits(tokens, alpha).softmax(-1)
