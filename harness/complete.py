@@ -94,9 +94,9 @@ def _selected(run: Path, fields: Fields) -> Path:
 def _check(report: CheckpointReport, path: Path, step: int) -> None:
     if report.step != step:
         raise Unsupported(f"{path}: holds step {report.step}, the recipe's is {step}")
-    bad = [tensor.name for tensor in report.tensors if not tensor.finite]
-    if bad:
-        raise Unsupported(f"{path}: {bad[0]} is not finite ({len(bad)} tensors in all)")
+    if report.spoilt:
+        count = len(report.spoilt)
+        raise Unsupported(f"{path}: {report.spoilt[0]} is not finite ({count} tensors in all)")
 
 
 def final_metrics(path: Path) -> dict[str, float]:

@@ -14,7 +14,7 @@ LAUNCH = (
     *("per_device_batch_size", "devices", "nodes", "accumulation"),
     *("resume", "seed", "student_init"),
 )
-GOLDEN = sorted((Path(__file__).parent / "golden").glob("*.json"))
+GOLDEN = sorted((Path(__file__).parent / "golden" / "recipes").glob("*.json"))
 
 
 @pytest.fixture(scope="module")
