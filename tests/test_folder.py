@@ -145,9 +145,9 @@ def test_a_spoilt_complete_run_is_refused_and_never_run_again(
 
 
 def test_a_folder_in_use_is_refused_by_a_second_launch(tmp_path: Path) -> None:
-    with folder.locked(tmp_path):
-        with pytest.raises(Refused, match="another launch is using it"), folder.locked(tmp_path):
-            pass
+    refused = pytest.raises(Refused, match="another launch is using it")
+    with folder.locked(tmp_path), refused, folder.locked(tmp_path):
+        pass
     with folder.locked(tmp_path):  # free again
         pass
 
