@@ -228,5 +228,6 @@ def _wheel(item: object) -> Wheel:
 def _pip(command: list[str]) -> None:
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode:
-        lines = [line for line in done.stderr.splitlines() if line.startswith("ERROR")]
-        raise Refused(f"pip cannot resolve it: {(lines or ['no reason given'])[0]}")
+        lines = [line for line in done.stderr.splitlines() if line.lower().startswith("error: ")]
+        reason = (lines or ["error: it gives no reason"])[0].partition(": ")[2]
+        raise Refused(f"pip cannot resolve it: {reason}")

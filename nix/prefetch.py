@@ -41,9 +41,9 @@ def main(locks: list[Path]) -> None:
         fetch(wheels, ["--only-binary=:all:"])
     if sources := [entry for entry in missing if entry["kind"] == "sdist"]:
         with tempfile.TemporaryDirectory() as folder:
-            # pip asks a source for its metadata, and the source asks for setuptools.
+            # pip asks a source for its metadata, and the source asks for what builds it.
             for path, entry in entries.items():
-                if entry["name"] == "setuptools":
+                if entry["kind"] == "wheel":
                     Path(folder, entry["file"]).symlink_to(path)
             names = ",".join(entry["name"] for entry in sources)
             fetch(sources, [f"--no-binary={names}", f"--find-links={folder}"])
@@ -100,8 +100,8 @@ def download(arguments: list[str], total: int) -> None:
                 print(f"fetch {number}/{total} {what}", file=sys.stderr, flush=True)
         if pip.wait():
             errors.seek(0)
-            lines = [line.strip() for line in errors if line.startswith("ERROR: ")]
-            reason = (lines or ["ERROR: no reason given"])[-1].removeprefix("ERROR: ")
+            lines = [line[7:].strip() for line in errors if line.lower().startswith("error: ")]
+            reason = (lines or ["it gives no reason"])[-1]
             sys.exit(
                 f"pip cannot fetch a locked file: {reason}; name the index or folder that has it "
                 "in PIP_EXTRA_INDEX_URL or PIP_FIND_LINKS"

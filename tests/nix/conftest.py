@@ -17,10 +17,16 @@ SOURCE = Path(__file__).parents[2]
 MakeLock = Callable[..., None]
 
 
+@pytest.fixture(scope="session")
+def tools() -> nix.Environment:
+    """What builds environments, fetched with the user's own settings."""
+    return nix.realise(Project(source=SOURCE, root=SOURCE), "build")
+
+
 @pytest.fixture
-def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+def project(tools: nix.Environment, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose state is its own; pip knows only the folder `index` beside it."""
-    monkeypatch.setenv("HARNESS_BASE", str(nix.base().path))
+    monkeypatch.setenv("HARNESS_BASE", str(tools.base.path))
     monkeypatch.setenv("HARNESS_HOST_PYTHON", str(nix.host_python()))
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
