@@ -103,7 +103,10 @@ def state() -> Path:
 
 def host_python() -> Path:
     """The user's own CPython 3.11 that has pip. Raises HarnessError where it is gone."""
-    python = Path(os.environ.get("HARNESS_HOST_PYTHON") or state() / "python")
+    chosen = state() / "python"
+    # As it was found, not as a link to it: a venv is known by its own path.
+    there = chosen.readlink() if chosen.is_symlink() else chosen
+    python = Path(os.environ.get("HARNESS_HOST_PYTHON") or there)
     if not os.access(python, os.X_OK):
         raise HarnessError(f"{python}: no CPython 3.11 with pip there any more; run ./bootstrap")
     return python
