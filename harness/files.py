@@ -9,6 +9,7 @@ import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
+from io import BufferedReader
 from pathlib import Path
 from typing import BinaryIO
 
@@ -64,8 +65,13 @@ def publish_bytes(target: Path, data: bytes) -> None:
 
 def publish_json(target: Path, value: object) -> None:
     """Publish `value` as JSON, sorted and indented for readers; the folder must exist."""
+    publish_bytes(target, json_bytes(value))
+
+
+def json_bytes(value: object) -> bytes:
+    """The bytes that `publish_json` writes for `value`."""
     text = json.dumps(value, indent=1, sort_keys=True, ensure_ascii=False, allow_nan=False)
-    publish_bytes(target, text.encode() + b"\n")
+    return text.encode() + b"\n"
 
 
 def publish_file(source: Path, target: Path) -> str:
@@ -81,7 +87,7 @@ def publish_file(source: Path, target: Path) -> str:
     return digest.hexdigest()
 
 
-def open_plain(path: Path) -> BinaryIO:
+def open_plain(path: Path) -> BufferedReader:
     """Open a regular file for reading, following no link in its last component.
 
     Raises Refused for a link, a folder or a special file; FileNotFoundError where nothing is.

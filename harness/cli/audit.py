@@ -3,10 +3,18 @@
 import json
 import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from harness.project import Project
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from harness.audit import Audit
+
+MARKS = {0: ("holds", "green"), 1: ("differs", "red"), 2: ("not all could be checked", "yellow")}
 
 
 @click.command()
@@ -14,36 +22,70 @@ from harness.project import Project
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.pass_obj
 def command(project: Project, run: Path, as_json: bool) -> None:
-    """Check each claim of RUN from its files.
+    """Check each claim of RUN from its files; of a folder of runs, each run.
 
     Exit status 0: all hold. 1: something differs. 2: nothing differs, but something could not be
     checked on this machine, so the run is not called good.
     """
-    from harness.audit import audit
+    from harness.audit import Machine, audit_all, runs_below
+    from harness.audit.trees import record, worst
+    from harness.cli.bars import bars
 
-    found = audit(project, run.resolve())
+    root = run.resolve()
+    runs = runs_below(root)
+    with bars() as progress:
+        done = [0]
+
+        def told(found: "Audit") -> None:
+            done[0] += 1
+            progress("runs audited", done[0], len(runs))
+
+        audits = audit_all(Machine(project), runs, told)
+    single = runs == [root]
     if as_json:
-        click.echo(json.dumps(found.record(), indent=1))
+        click.echo(json.dumps(audits[0].record() if single else record(audits), indent=1))
     else:
-        _table(found)
-    sys.exit(found.exit_code)
+        _tell(audits, single)
+    sys.exit(worst({found.exit_code for found in audits}))
 
 
-def _table(found: object) -> None:
+def _tell(audits: list["Audit"], single: bool) -> None:
     from rich.console import Console
+
+    console = Console()
+    for found in audits:
+        if single or found.exit_code:
+            _table(console, found, every=single)
+    if not single:
+        _summary(console, audits)
+
+
+def _table(console: "Console", found: "Audit", every: bool) -> None:
+    """The claims of one run; only those that do not hold unless `every`."""
     from rich.table import Table
     from rich.text import Text
 
-    from harness.audit import Audit, Verdict
+    from harness.audit import Verdict
 
-    assert isinstance(found, Audit)
     colours = {Verdict.HOLDS: "green", Verdict.DIFFERS: "red", Verdict.UNCHECKED: "yellow"}
-    table = Table(title=f"audit of {found.run.name}", title_justify="left")
+    table = Table(title=Text(f"audit of {found.record()['run']}"), title_justify="left")
     for column in ("claim", "verdict", "what was found"):
         table.add_column(column, overflow="fold")
     for claim in found.claims:
-        detail = claim.why
-        if claim.verdict is Verdict.DIFFERS and claim.expected:
-            detail = f"expected {claim.expected}, found {claim.found} {claim.why}".strip()
-        table.add_row(claim.name, Text(claim.verdict.value, colours[claim.verdict]), Text(detail))
-    Console().print(table)
+        if every or claim.verdict is not Verdict.HOLDS:
+            detail = claim.why or claim.found
+            if claim.expected or (claim.verdict is Verdict.DIFFERS and claim.found):
+                detail = f"expected {claim.expected}, found {claim.found}\n{claim.why}".strip()
+            colour = colours[claim.verdict]
+            table.add_row(Text(claim.name), Text(claim.verdict.value, colour), Text(detail))
+    console.print(table)
+
+
+def _summary(console: "Console", audits: list["Audit"]) -> None:
+    from rich.text import Text
+
+    for found in audits:
+        word, colour = MARKS[found.exit_code]
+        console.print(Text(f"{found.record()['run']:48} "), Text(word, colour), sep="")
+    good = sum(found.exit_code == 0 for found in audits)
+    console.print(Text(f"{good} of {len(audits)} runs hold in full"))

@@ -1,0 +1,136 @@
+"""Audits: each claim a run folder makes, checked from its files; never from what it says alone.
+
+A claim holds, differs (what was expected, what was found), or cannot be checked here (why). A
+run of which something could not be checked is not called good.
+"""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+from harness import folder, places
+from harness.audit import own, pins, tensors
+from harness.audit.machine import Machine
+from harness.audit.recorded import Recorded, read
+from harness.audit.verdicts import Audit, Claim, differs, equal, unchecked
+from harness.errors import HarnessError, Refused
+from harness.files import sha256_file
+
+Check = Callable[[Recorded], Iterator[Claim]]
+
+_I, _F, _C = folder.IDENTITY, folder.PROVENANCE, folder.COMPLETED
+# Each check with the records it needs; where one of them is not valid it cannot be done.
+CHECKS: tuple[tuple[str, Check, tuple[str, ...]], ...] = (
+    ("files", own.files, (_C,)),
+    ("dates of files", own.dates, ()),
+    ("logs", own.logs, ()),
+    ("identity", own.identity, (_I, _C)),
+    ("facts", own.facts, (_I, _F)),
+    ("recipe, argument list, configuration", own.copies, (_I,)),
+    ("batch", own.batch, (_I,)),
+    ("exit status", own.ending, (_F,)),
+    ("order of times", own.order, (_F, _C)),
+    ("result", own.result, (_I, _C)),
+    ("metrics", own.metrics, (_C,)),
+    ("harness", pins.tool, (_I,)),
+    ("recipe of today", pins.recipe, (_I,)),
+    ("source", pins.code, (_I,)),
+    ("environment", pins.environment, (_I,)),
+    ("data", pins.data, (_I,)),
+    ("tensors", tensors.tensors, (_I, _C)),
+)
+
+
+def audit(machine: Machine, run: Path) -> Audit:
+    """Check every claim of the run at `run`, and of the runs its teachers came from.
+
+    Raises Refused where `run` holds no run at all.
+    """
+    return _audit(machine, run, frozenset())
+
+
+def holds_run(run: Path) -> bool:
+    """Whether a folder has any record of a run."""
+    return any((run / name).exists() or (run / name).is_symlink() for name in RECORDS)
+
+
+RECORDS = (
+    folder.IDENTITY,
+    folder.COMPLETED,
+    folder.PROVENANCE,
+    folder.RECIPE,
+    folder.ARGV,
+    folder.MODEL,
+)
+
+
+def _audit(machine: Machine, run: Path, above: frozenset[Path]) -> Audit:
+    if not holds_run(run):
+        raise Refused(f"{run}: holds no run (no {folder.IDENTITY}, no {folder.COMPLETED})")
+    if run.is_symlink():
+        why = "is a symbolic link; audit the folder it leads to"
+        return Audit(run, (differs(f"run {run.name}", why),))
+    recorded, claims = read(machine, run)
+    for name, check, needed in CHECKS:
+        claims += _guarded(name, check, needed, recorded)
+    if _I in recorded.records and _F in recorded.records:
+        chain = lambda run: teacher(run, above | {recorded.run})  # noqa: E731
+        claims += _guarded("teacher", chain, (), recorded)
+    return Audit(run, tuple(claims))
+
+
+def _guarded(name: str, check: Check, needed: tuple[str, ...], run: Recorded) -> list[Claim]:
+    """A check's claims; what its files make impossible to check is a difference."""
+    invalid = [record for record in needed if record not in run.records]
+    if invalid:
+        return [unchecked(name, f"needs {', '.join(invalid)}")]
+    claims: list[Claim] = []
+    try:
+        claims += check(run)
+    except (HarnessError, OSError) as error:
+        claims.append(differs(name, str(error).removeprefix(f"{run.run}/")))
+    except (ValueError, KeyError, TypeError, ArithmeticError, RecursionError) as error:
+        # Records of the right form that make no sense together; nobody here wrote such ones.
+        claims.append(differs(name, f"makes no sense: {type(error).__name__}: {error}"))
+    return claims
+
+
+def teacher(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
+    """The teacher's bytes are those recorded; where they came from a run, that run's claims."""
+    recorded = run.identity["teacher"]
+    if recorded is None:
+        return
+    path = _teacher_file(run, recorded["sha256"])
+    if path is None:
+        yield unchecked("teacher", "its checkpoint is not on this machine")
+        return
+    yield equal("teacher", recorded["sha256"], sha256_file(path), path.name)
+    origin = path.parent
+    if path.name != folder.MODEL or not holds_run(origin):
+        yield unchecked("teacher's run", f"{path} lies in no run folder")
+    elif origin in above:
+        yield differs("teacher's run", f"{origin.name} is, at the end, its own teacher")
+    else:
+        for claim in _audit(run.machine, origin, above).claims:
+            yield claim.below(f"teacher {origin.name}: ")
+
+
+def _teacher_file(run: Recorded, sha256: str) -> Path | None:
+    """Where the teacher lies: where it was, or in a run beside this one or in the project."""
+    recorded = Path(run.provenance["paths"]["mounts"].get(places.TEACHER_FILE, "/none"))
+    if recorded.is_file() and not recorded.is_symlink():
+        return recorded
+    for home in dict.fromkeys((run.run.parent, run.project.runs)):
+        for completed in sorted(home.glob(f"*/{folder.COMPLETED}")):
+            if completed.parent != run.run and _result(completed.parent) == sha256:
+                return completed.with_name(folder.MODEL)
+    return None
+
+
+def _result(run: Path) -> object:
+    """The digest a run records of its checkpoint; None where its record is not valid."""
+    try:
+        checkpoint: Any = folder.completed(run)["checkpoint"]
+    except HarnessError:
+        return None
+    return checkpoint["sha256"]

@@ -1,0 +1,85 @@
+"""What a run folder says of itself: its records, each checked alone, and its files' digests."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from harness import folder
+from harness.audit.machine import Machine
+from harness.audit.verdicts import Claim, differs, holds
+from harness.errors import HarnessError
+from harness.files import json_bytes, open_plain
+from harness.folder import Entry
+from harness.project import Project
+from harness.schemas import read_record
+
+RECORDS = {
+    folder.IDENTITY: "identity",
+    folder.PROVENANCE: "provenance",
+    folder.COMPLETED: "completed",
+}
+
+
+@dataclass(frozen=True)
+class Recorded:
+    """A run folder as found: `records` holds only those that are valid, by file name."""
+
+    machine: Machine
+    run: Path
+    records: Mapping[str, dict[str, Any]]
+    files: Mapping[str, Entry]
+    faults: Mapping[str, str]
+    now: datetime
+
+    @property
+    def project(self) -> Project:
+        """The project whose pins the run is checked against."""
+        return self.machine.project
+
+    @property
+    def identity(self) -> dict[str, Any]:
+        """The launch identity; only for a check that needs it."""
+        return self.records[folder.IDENTITY]
+
+    @property
+    def provenance(self) -> dict[str, Any]:
+        """The facts of the attempts; only for a check that needs them."""
+        return self.records[folder.PROVENANCE]
+
+    @property
+    def completed(self) -> dict[str, Any]:
+        """The completion record; only for a check that needs it."""
+        return self.records[folder.COMPLETED]
+
+    def sha256(self, name: str) -> str:
+        """The digest of a file as found, or words that equal no digest where there is none."""
+        entry = self.files.get(name)
+        return entry.sha256 if entry else f"no readable {name}"
+
+
+def read(machine: Machine, run: Path) -> tuple[Recorded, list[Claim]]:
+    """Read the run folder whole; the claims are one for each record."""
+    records: dict[str, dict[str, Any]] = {}
+    claims = []
+    for name, schema in RECORDS.items():
+        try:
+            records[name] = _record(run / name, schema)
+            claims.append(holds(name))
+        except (HarnessError, OSError, ValueError, RecursionError) as error:
+            claims.append(differs(name, str(error).removeprefix(f"{run}/")))
+    files, faults = folder.scan(run)
+    return Recorded(machine, run, records, files, faults, datetime.now(UTC)), claims
+
+
+def _record(path: Path, schema: str) -> dict[str, Any]:
+    """A record of ours: valid, with its own digest where it has one, in the bytes we write."""
+    if path.name == folder.COMPLETED:
+        value: dict[str, Any] = folder.completed(path.parent)
+    else:
+        value = read_record(path, schema)
+    with open_plain(path) as file:
+        if file.read() != json_bytes(value):
+            raise ValueError(f"{path}: says what it should, but not in the bytes it was written in")
+    return value

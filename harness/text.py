@@ -1,0 +1,11 @@
+"""Text from files nobody trusts, made safe to print."""
+
+
+def printable(text: str) -> str:
+    r"""`text` with every character a terminal could act on written as an escape (`\x1b`).
+
+    Covers control and format characters, line ends, and bytes of a file name that are no UTF-8.
+    """
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
+    )

@@ -1,0 +1,425 @@
+"""Audits: an untouched run holds wherever it lies; whatever is done to its files is named."""
+
+import json
+import os
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from run_folders import BASE, SMOKE, Here, completed_run, reading
+
+from harness.audit import Audit, Machine, Verdict, audit, audit_all, runs_below
+from harness.audit.trees import record, worst
+from harness.audit.verdicts import differs, exit_code
+from harness.canonical import digest
+from harness.errors import Refused
+from harness.files import json_bytes
+from harness.plan import Choices
+from harness.project import Project
+from harness.schemas import validate
+
+__all__ = ["reading"]
+SOURCE = Path(__file__).parents[1]
+pytestmark = pytest.mark.usefixtures("reading")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(source=SOURCE, root=tmp_path / "root")
+
+
+@pytest.fixture
+def run(project: Project) -> Path:
+    return completed_run(project)
+
+
+@pytest.fixture
+def here(project: Project) -> Here:
+    return Here(project)
+
+
+def differing(found: Audit) -> str:
+    """All that an audit says of what differs, as one text."""
+    return "\n".join(
+        f"{c.name} | {c.expected} | {c.found} | {c.why}"
+        for c in found.claims
+        if c.verdict is Verdict.DIFFERS
+    )
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a record and write it in its own format, its own digest right again."""
+    value = json.loads(path.read_bytes())
+    change(value)
+    if "sha256" in value:
+        del value["sha256"]
+        value["sha256"] = digest(value)
+    path.write_bytes(json_bytes(value))
+
+
+def relist(run: Path) -> None:
+    """Make the completion record vouch for the files as they are now."""
+    from harness.folder import scan
+
+    files, _ = scan(run)
+    rewrite(
+        run / "completed.json",
+        lambda r: r.update(files=[vars(files[name]) for name in sorted(files)]),
+    )
+
+
+def test_an_untouched_run_holds(here: Here, run: Path) -> None:
+    found = audit(here, run)
+    assert {claim.verdict for claim in found.claims} == {Verdict.HOLDS}, differing(found)
+    assert found.exit_code == 0
+    validate(found.record(), "audit", "test")
+
+
+def test_a_copy_elsewhere_holds(here: Here, run: Path, tmp_path: Path) -> None:
+    shutil.copytree(run, tmp_path / "a copy\x1b[31m")
+    shutil.rmtree(run)
+    found = audit(here, tmp_path / "a copy\x1b[31m")
+    assert found.exit_code == 0
+    assert "\x1b" not in json.dumps(found.record(), ensure_ascii=False)
+
+
+def all_files(run: Path) -> list[Path]:
+    return sorted(path for path in run.rglob("*") if path.is_file())
+
+
+@given(st.data())
+@settings(
+    max_examples=150,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_any_changed_byte_is_named(here: Here, run: Path, data: st.DataObject) -> None:
+    path = data.draw(st.sampled_from(all_files(run)))
+    before = path.read_bytes()
+    if before and data.draw(st.booleans()):
+        at = data.draw(st.integers(0, len(before) - 1))
+        other = before[at] ^ data.draw(st.integers(1, 255))
+        after = before[:at] + bytes([other]) + before[at + 1 :]
+    else:
+        at = data.draw(st.integers(0, len(before)))
+        after = before[:at] + data.draw(st.binary(min_size=1, max_size=3)) + before[at:]
+    path.write_bytes(after)
+    try:
+        found = audit(here, run)
+    finally:
+        path.write_bytes(before)
+    assert found.exit_code == 1
+    assert path.relative_to(run).as_posix() in differing(found)
+
+
+def test_every_byte_of_the_completion_record_counts(here: Here, run: Path) -> None:
+    from harness.audit.recorded import _record
+
+    path = run / "completed.json"
+    before = path.read_bytes()
+    for at in range(len(before)):
+        path.write_bytes(before[:at] + bytes([before[at] ^ 1]) + before[at + 1 :])
+        with pytest.raises((Refused, ValueError, RecursionError)):
+            _record(path, "completed")
+    path.write_bytes(before)
+    _record(path, "completed")
+
+
+TOUCHES: dict[str, Callable[[Path, Path], object]] = {
+    "missing": lambda path, _: path.unlink(),
+    "truncated": lambda path, _: os.truncate(path, max(0, path.stat().st_size - 1)),
+    "emptied": lambda path, _: path.write_bytes(b""),
+    "linked": lambda path, other: (shutil.move(path, other), path.symlink_to(other)),
+    "hard linked": lambda path, other: other.hardlink_to(path),
+    "a folder": lambda path, _: (path.unlink(), path.mkdir()),
+    "a pipe": lambda path, _: (path.unlink(), os.mkfifo(path)),
+    "later than now": lambda path, _: os.utime(path, (2**33, 2**33)),
+    "later than any date": lambda path, _: os.utime(path, (2**37, 2**37)),
+}
+
+
+@pytest.mark.parametrize("touch", TOUCHES)
+def test_whatever_is_done_to_a_file_is_named(
+    here: Here, run: Path, tmp_path: Path, touch: str
+) -> None:
+    for number, name in enumerate(path.relative_to(run) for path in all_files(run)):
+        copy = tmp_path / f"copy {number}"
+        shutil.copytree(run, copy)
+        if touch in ("truncated", "emptied") and not (copy / name).stat().st_size:
+            continue
+        TOUCHES[touch](copy / name, tmp_path / f"other {number}")
+        found = audit(here, copy)
+        assert found.exit_code == 1, name
+        assert name.as_posix() in differing(found), name
+        assert name.as_posix() == "completed.json" or "completed.json | " not in differing(found)
+
+
+@pytest.mark.parametrize("name", ["x", ".hidden", "output/x", "output/checkpoints/e\x1b[1m\udcff"])
+def test_an_added_file_is_named(here: Here, run: Path, name: str) -> None:
+    (run / name).write_bytes(b"")
+    found = audit(here, run)
+    assert found.exit_code == 1
+    told = differing(found)
+    assert f"file {name}" in told if name.isprintable() else r"e\x1b[1m\udcff" in told
+    json.dumps(found.record(), ensure_ascii=False).encode()
+
+
+def test_two_files_swapped_are_both_named(here: Here, run: Path, tmp_path: Path) -> None:
+    names = [path.relative_to(run) for path in all_files(run)]
+    for one, two in pairwise(names):
+        if (run / one).read_bytes() == (run / two).read_bytes():
+            continue
+        copy = tmp_path / f"{one.name} and {two.name}"
+        shutil.copytree(run, copy)
+        (copy / one).rename(tmp_path / "aside")
+        (copy / two).rename(copy / one)
+        (tmp_path / "aside").rename(copy / two)
+        told = differing(audit(here, copy))
+        for name in (one, two):
+            # A completion record in another place vouches for nothing, so only it is named.
+            assert name.as_posix() in told or "completed.json" in (one.name, two.name)
+
+
+def test_added_names_are_told_one_by_one_up_to_a_bound(here: Here, run: Path) -> None:
+    for number in range(1100):
+        (run / f"x{number}").touch()
+    found = audit(here, run)
+    assert sum(claim.name.startswith("file x") for claim in found.claims) == 1000
+    assert "100 more differ" in differing(found)
+
+
+LIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
+    "the step": ("completed.json", lambda r: r["checkpoint"].update(step=7), "step"),
+    "the metrics": ("completed.json", lambda r: r["metrics"].update(loss=0.1), "metrics"),
+    "the tensors": (
+        "completed.json",
+        lambda r: r["checkpoint"]["tensors"]["ema"].update(digest="0" * 64),
+        "tensors: ema",
+    ),
+    "a group left out": (
+        "completed.json", lambda r: r["checkpoint"]["tensors"].pop("ema"), "tensors: ema",
+    ),
+    "where it was": (
+        "completed.json",
+        lambda r: r["checkpoint"].update({"from": "output/metrics.jsonl"}),
+        "checkpoint's place",
+    ),
+    "completed later than now": (
+        "completed.json", lambda r: r.update(completed="2999-01-01T00:00:00Z"), "later than now",
+    ),
+    "completed before it began": (
+        "completed.json", lambda r: r.update(completed="2001-01-01T00:00:00Z"), "order of times",
+    ),
+    "no such day": (
+        "completed.json", lambda r: r.update(completed="2026-02-30T00:00:00Z"), "makes no sense",
+    ),
+    "the status": ("provenance.json", lambda r: r["attempts"][-1].update(status=1), "exit status"),
+    "ended before started": (
+        "provenance.json",
+        lambda r: r["attempts"][-1].update(ended="2001-01-01T00:00:00Z"),
+        "provenance.json: attempt 1 ended 2001-01-01T00:00:00Z, before",
+    ),
+    "another launch's facts": (
+        "provenance.json", lambda r: r.update(identity_sha256="0" * 64), "identity of the facts",
+    ),
+    "a seed": ("identity.json", lambda r: r.update(seed=7), "identity | "),
+    "a batch": ("identity.json", lambda r: r.update(accumulation=3), "batch | "),
+    "a field of the recipe": (
+        "identity.json", lambda r: r["recipe"]["fields"].update(lr=1), "differs in fields/lr",
+    ),
+    "no fields": ("identity.json", lambda r: r["recipe"].update(fields={}), "makes no sense"),
+    "a recipe": ("recipe.json", lambda r: r.update(model="duo"), "recipe | "),
+    "the base": (
+        "identity.json",
+        lambda r: r["environment"].update(lock_sha256="0" * 64),
+        "environment lock",
+    ),
+    "the source": (
+        "identity.json", lambda r: r["source"].update(tree=f"sha256-{'A' * 43}="), "source tree",
+    ),
+    "the adapters": (
+        "identity.json", lambda r: r.update(adapters=f"sha256-{'A' * 43}="), "adapters | ",
+    ),
+    "the data": (
+        "identity.json", lambda r: r["data"].update(manifest_sha256="0" * 64), "data | ",
+    ),
+    "the tokenizer": (
+        "identity.json", lambda r: r["tokenizer"].update(sha256="0" * 64), "tokenizer | ",
+    ),
+    "the harness": (
+        "identity.json", lambda r: r["harness"].update(flake_lock_sha256="0" * 64), "flake.lock | ",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_a_lie_with_all_digests_made_right_is_seen(here: Here, run: Path, lie: str) -> None:
+    name, change, told = LIES[lie]
+    rewrite(run / name, change)
+    relist(run)
+    found = audit(here, run)
+    assert found.exit_code == 1
+    assert told in differing(found), differing(found)
+
+
+def test_a_config_changed_everywhere_but_in_the_identity_is_seen(here: Here, run: Path) -> None:
+    (run / "config.yaml").write_bytes(b"seed: 43\n")
+    relist(run)
+    assert "configuration | " in differing(audit(here, run))
+
+
+@pytest.mark.parametrize(
+    ("lacking", "names"),
+    [
+        ("source", {"source tree"}),
+        ("environment", {"environment", "step", "tensors", "finite"}),
+        ("data", {"data", "data rows", "tokenizer"}),
+    ],
+)
+def test_what_is_not_here_is_said_and_the_run_not_called_good(
+    project: Project, run: Path, lacking: str, names: set[str]
+) -> None:
+    found = audit(Here(project, without=frozenset({lacking})), run)
+    told = {c.name: c.why for c in found.claims if c.verdict is Verdict.UNCHECKED}
+    assert set(told) == names
+    assert all(told.values())
+    assert found.exit_code == 2
+
+
+def test_another_base_is_said(project: Project, run: Path) -> None:
+    other = replace(BASE, path=BASE.path.with_name(f"{'1' * 32}-base"))
+    found = audit(Here(project, base=other), run)
+    (claim,) = [c for c in found.claims if c.verdict is Verdict.UNCHECKED]
+    assert claim.name == "environment"
+    assert other.path.name in claim.why
+
+
+def test_what_this_machine_holds_is_checked_too(project: Project, run: Path) -> None:
+    told = differing(audit(Here(project, changed=[Path("/nix/store/x")]), run))
+    assert "environment | " in told
+    assert "/nix/store/x" in told
+    told = differing(audit(Here(project, problems=("split train: 3 rows",)), run))
+    assert "data rows | " in told
+
+
+def test_a_run_not_completed_is_no_good_run(here: Here, run: Path) -> None:
+    (run / "completed.json").unlink()
+    found = audit(here, run)
+    assert found.exit_code == 1
+    assert "completed.json: not found" in differing(found)
+    unchecked = {c.name for c in found.claims if c.verdict is Verdict.UNCHECKED}
+    assert {"files", "result", "tensors"} <= unchecked
+
+
+def test_no_run_is_refused(here: Here, tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="holds no run"):
+        audit(here, tmp_path)
+    with pytest.raises(Refused, match="holds no run"):
+        runs_below(tmp_path)
+
+
+def taught(project: Project) -> tuple[Path, Path]:
+    """A run and one distilled from it."""
+    teacher = completed_run(project, Choices("flm", "lm1b", profile="smoke", name="teacher"))
+    student = Choices(
+        "fmlm", "lm1b", profile="smoke", teacher=teacher / "model.ckpt", name="student"
+    )
+    return teacher, completed_run(project, student)
+
+
+def test_a_teachers_run_is_audited_with_it(here: Here, project: Project) -> None:
+    teacher, student = taught(project)
+    found = audit(here, student)
+    assert found.exit_code == 0, differing(found)
+    assert "teacher teacher: identity" in {claim.name for claim in found.claims}
+    (teacher / "stdout.log").write_bytes(b"other")
+    assert "teacher teacher: file stdout.log" in differing(audit(here, student))
+
+
+def test_a_teacher_is_found_beside_a_moved_run(
+    here: Here, project: Project, tmp_path: Path
+) -> None:
+    _, student = taught(project)
+    shutil.move(project.runs, tmp_path / "moved")
+    moved = tmp_path / "moved" / student.name
+    found = audit(here, moved)
+    assert found.exit_code == 0, differing(found)
+    shutil.rmtree(tmp_path / "moved" / "teacher")
+    found = audit(here, moved)
+    assert found.exit_code == 2
+    assert [c.name for c in found.claims if c.verdict is Verdict.UNCHECKED] == ["teacher"]
+
+
+def test_a_teacher_that_is_no_run_cannot_be_vouched_for(here: Here, project: Project) -> None:
+    alone = project.root / "alone.ckpt"
+    teacher, _ = taught(project)
+    shutil.copy(teacher / "model.ckpt", alone)
+    other = Choices("fmlm", "lm1b", profile="smoke", teacher=alone, name="other")
+    found = audit(here, completed_run(project, other))
+    assert found.exit_code == 2
+    assert [c.name for c in found.claims if c.verdict is Verdict.UNCHECKED] == ["teacher's run"]
+    alone.write_bytes(b"x")
+    assert "teacher | " in differing(audit(here, project.runs / "other"))
+
+
+def test_a_tree_of_runs(here: Here, project: Project, run: Path, tmp_path: Path) -> None:
+    bad = completed_run(project, replace(SMOKE, seed=7))
+    (bad / "model.ckpt").write_bytes(b"x")
+    (project.root / "data").mkdir()
+    shutil.copytree(run, project.root / "data" / "not looked at")
+    (project.runs / "link").symlink_to(run)
+    runs = runs_below(project.root)
+    assert runs == [project.runs / "link", run, bad]
+    told: list[Audit] = []
+    audits = audit_all(here, runs, told.append)
+    assert [found.run for found in audits] == runs
+    assert len(told) == 3
+    assert [found.exit_code for found in audits] == [1, 0, 1]
+    assert "symbolic link" in differing(audits[0])
+    document = record(audits)
+    validate(document, "audit", "test")
+    assert document["exit_code"] == 1
+    assert runs_below(run) == [run]
+
+
+@given(st.lists(st.sampled_from(Verdict)))
+def test_exit_codes(verdicts: list[Verdict]) -> None:
+    assert exit_code(verdicts) == (
+        1 if Verdict.DIFFERS in verdicts else 2 * (Verdict.UNCHECKED in verdicts)
+    )
+    assert worst({0, 2}) == 2
+    assert worst({0, 1, 2}) == 1
+    assert worst({0}) == 0
+
+
+@given(st.text(), st.text())
+def test_no_claim_moves_a_terminal(name: str, why: str) -> None:
+    claim = differs(name, why, expected=name, found={why: name})
+    assert "".join(claim.record().values()).isprintable()
+
+
+def test_a_machine_looks_once(project: Project) -> None:
+    machine = Machine(project)
+    asked: list[int] = []
+
+    def look() -> None:
+        asked.append(1)
+        raise Refused("not there")
+
+    for _ in range(2):
+        with pytest.raises(Refused, match="not there"):
+            machine._once("x", look)
+    assert asked == [1]
+
+
+def test_times_of_another_clock_are_allowed_for(here: Here, run: Path) -> None:
+    soon = (datetime.now(UTC) + timedelta(minutes=2)).strftime("%Y-%m-%dT%H:%M:%SZ")
+    rewrite(run / "completed.json", lambda r: r.update(completed=soon))
+    assert audit(here, run).exit_code == 0
