@@ -7,36 +7,46 @@ pinned commit; the packed ids differ where a rule or its place differs.
 import re
 from collections.abc import Callable
 
-_Rule = Callable[[str], str]
+_Rule = tuple[str, Callable[[str], str]]
 
 
 def _literal(old: str, new: str) -> _Rule:
-    return lambda text: text.replace(old, new)
+    return old, lambda text: text.replace(old, new)
 
 
-def _pattern(pattern: str, new: str) -> _Rule:
+def _pattern(needle: str, pattern: str, new: str) -> _Rule:
+    """A regular expression, and what every text it changes must contain."""
     compiled = re.compile(pattern)
-    return lambda text: compiled.sub(new, text)
+    return needle, lambda text: compiled.sub(new, text)
+
+
+_FULL_STOP = re.compile(r" (\w+) \.$")
+
+
+def _full_stop(text: str) -> str:
+    """Join the last full stop to its word, looking at the last word alone."""
+    start = text.rfind(" ", 0, max(text.rfind(" ."), 0))
+    return text if start < 0 else text[:start] + _FULL_STOP.sub(r" \1.", text[start:])
 
 
 _LM1B: tuple[_Rule, ...] = (
     _literal("http : / / ", "http://"),
     _literal("https : / / ", "https://"),
-    _pattern(r" '(\w+)", r"'\1"),
-    _pattern(r" (\w+) \. ", r" \1. "),
-    _pattern(r" (\w+) \.$", r" \1."),
+    _pattern(" '", r" '(\w+)", r"'\1"),
+    _pattern(" . ", r" (\w+) \. ", r" \1. "),
+    (" .", _full_stop),
     _literal(" ? ", "? "),
-    _pattern(r" \?$", "?"),
+    _pattern(" ?", r" \?$", "?"),
     _literal(" ! ", "! "),
-    _pattern(r" !$", "!"),
+    _pattern(" !", r" !$", "!"),
     _literal(" , ", ", "),
     _literal(" : ", ": "),
     _literal(" ; ", "; "),
     _literal(" / ", "/"),
-    _pattern(r'" ([^"]+) "', r'"\1"'),
-    _pattern(r"' ([^']+) '", r"'\1'"),
-    _pattern(r"\( ([^()]+) \)", r"(\1)"),
-    _pattern(r"\[ ([^\[\]]+) \]", r"[\1]"),
+    _pattern('" ', r'" ([^"]+) "', r'"\1"'),
+    _pattern("' ", r"' ([^']+) '", r"'\1'"),
+    _pattern("( ", r"\( ([^()]+) \)", r"(\1)"),
+    _pattern("[ ", r"\[ ([^\[\]]+) \]", r"[\1]"),
     _literal("$ ", "$"),
     _literal("£ ", "£"),
 )
@@ -44,8 +54,9 @@ _LM1B: tuple[_Rule, ...] = (
 
 def lm1b(text: str) -> str:
     """One LM1B document as it would be written."""
-    for rule in _LM1B:
-        text = rule(text)
+    for needle, change in _LM1B:
+        if needle in text:  # most rules concern no given text, and this is the cheap way to know
+            text = change(text)
     return text
 
 

@@ -4,24 +4,10 @@ The stream of all documents, each followed by EOS, is cut into chunks of `length
 chunk becomes the row BOS + chunk + EOS; the last incomplete chunk is dropped.
 """
 
-from collections.abc import Sequence
-from itertools import chain
-
 import numpy as np
 from numpy.typing import NDArray
 
 Tokens = NDArray[np.uint16]
-
-
-def stream(documents: Sequence[Sequence[int]], eos: int) -> Tokens:
-    """Documents' ids joined, EOS after each: shape (sum of lengths + number of documents,)."""
-    lengths = np.fromiter(map(len, documents), np.int64, len(documents))
-    ends = np.cumsum(lengths + 1) - 1
-    out = np.full(int(lengths.sum()) + len(documents), eos, np.uint16)
-    inside = np.ones(len(out), bool)
-    inside[ends] = False
-    out[inside] = np.fromiter(chain.from_iterable(documents), np.uint16, int(lengths.sum()))
-    return out
 
 
 class Packer:

@@ -7,11 +7,15 @@ their documents, in order, are the split's documents.
 import json
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from harness.data.pins import document_range
 from harness.errors import Refused
+
+if TYPE_CHECKING:
+    from pyarrow import parquet
 
 _BLOCK = 1 << 20  # bytes of text
 _TEXTS = 512  # documents read at once
@@ -47,6 +51,14 @@ class LinesBlock:
         yield [json.loads(line)["text"] for line in lines]
 
 
+@lru_cache(2)
+def _opened(path: Path) -> "parquet.ParquetFile":
+    """A Parquet file, its footer parsed once a process and not once a block."""
+    from pyarrow import parquet
+
+    return parquet.ParquetFile(path)
+
+
 @dataclass(frozen=True)
 class ParquetBlock:
     """Documents `start` to `stop` of some row groups of a Parquet file."""
@@ -63,21 +75,15 @@ class ParquetBlock:
 
     def texts(self) -> Iterator[list[str]]:
         """The `text` column, read batch by batch."""
-        from pyarrow import parquet
-
         at = 0
-        with parquet.ParquetFile(self.path) as file:
-            batches = file.iter_batches(_TEXTS, row_groups=list(self.groups), columns=["text"])
-            for batch in batches:
-                first, last = (
-                    max(self.start - at, 0),
-                    min(self.stop - at, batch.num_rows),
-                )
-                if first < last:
-                    yield batch.column(0).slice(first, last - first).to_pylist()
-                at += batch.num_rows
-                if at >= self.stop:
-                    break
+        groups = list(self.groups)
+        for batch in _opened(self.path).iter_batches(_TEXTS, row_groups=groups, columns=["text"]):
+            first, last = max(self.start - at, 0), min(self.stop - at, batch.num_rows)
+            if first < last:
+                yield batch.column(0).slice(first, last - first).to_pylist()
+            at += batch.num_rows
+            if at >= self.stop:
+                break
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from harness.data.detokenize import RULES
-from harness.data.packing import Tokens, stream
+from harness.data.packing import Tokens
 from harness.data.sources import Block
+from harness.data.words import Encode, encoder
 from harness.errors import HarnessError
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ class Tokenisation:
 
 
 class _Worker:
-    """A process's tokenizer, loaded once."""
+    """A process's own way to tokenise, made once."""
 
-    tokenizer: "Tokenizer"
     how: Tokenisation
+    encode: Encode
 
 
 def _start(how: Tokenisation, parent: int) -> None:
@@ -47,8 +48,8 @@ def _start(how: Tokenisation, parent: int) -> None:
     if os.getppid() != parent:
         os._exit(1)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    os.environ["TOKENIZERS_PARALLELISM"] = "false"
-    _Worker.tokenizer, _Worker.how = load(how.tokenizer), how
+    os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core a worker
+    _Worker.how, _Worker.encode = how, encoder(load(how.tokenizer), how.tokenizer)
 
 
 def load(folder: Path) -> "Tokenizer":
@@ -61,19 +62,22 @@ def load(folder: Path) -> "Tokenizer":
     return tokenizer
 
 
-def tokenise(tokenizer: "Tokenizer", how: Tokenisation, block: Block) -> Tokens:
-    """The token stream of a block: every document's ids, EOS after each."""
-    rule = RULES[how.detokenizer] if how.detokenizer else None
-    pieces = []
+def tokenise(encode: Encode, how: Tokenisation, block: Block) -> bytes:
+    """The token stream of a block as uint16: every document's ids, EOS after each."""
+    rule = RULES[how.detokenizer] if how.detokenizer else str
+    end = how.eos.to_bytes(2, "little")
+    pieces: list[bytes] = []
     for texts in block.texts():
-        written = [rule(text) for text in texts] if rule else texts
-        encoded = tokenizer.encode_batch_fast(written, add_special_tokens=False)
-        pieces.append(stream([encoding.ids for encoding in encoded], how.eos))
-    return np.concatenate(pieces) if pieces else np.empty(0, np.uint16)
+        pieces += encode(list(map(rule, texts)))
+    return end.join([*pieces, b""])
 
 
 def _tokenise_here(block: Block) -> bytes:
-    return tokenise(_Worker.tokenizer, _Worker.how, block).tobytes()
+    return tokenise(_Worker.encode, _Worker.how, block)
+
+
+def _stream(tokens: bytes) -> Tokens:
+    return np.frombuffer(tokens, "<u2")
 
 
 def streams(blocks: Sequence[Block], how: Tokenisation, processes: int) -> Iterator[Tokens]:
@@ -81,10 +85,10 @@ def streams(blocks: Sequence[Block], how: Tokenisation, processes: int) -> Itera
 
     Raises HarnessError where a worker process dies (out of memory, say).
     """
-    # Few blocks: the tokenizer's own threads are quicker than starting processes.
+    # Few blocks are done before processes have started.
     if processes <= 1 or len(blocks) <= 4 * processes:
-        tokenizer = load(how.tokenizer)
-        yield from (tokenise(tokenizer, how, block) for block in blocks)
+        encode = encoder(load(how.tokenizer), how.tokenizer)
+        yield from (_stream(tokenise(encode, how, block)) for block in blocks)
         return
     waiting: deque[Future[bytes]] = deque()
     left = iter(blocks)
@@ -96,9 +100,9 @@ def streams(blocks: Sequence[Block], how: Tokenisation, processes: int) -> Itera
             for block in left:
                 waiting.append(pool.submit(_tokenise_here, block))
                 if len(waiting) >= 3 * processes:
-                    yield np.frombuffer(waiting.popleft().result(), np.uint16)
+                    yield _stream(waiting.popleft().result())
             while waiting:
-                yield np.frombuffer(waiting.popleft().result(), np.uint16)
+                yield _stream(waiting.popleft().result())
         except BrokenProcessPool as error:
             raise HarnessError(
                 "a tokenising process died (out of memory?); run the same command to go on, "
