@@ -10,12 +10,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from harness import places
+from harness.argv import argument_list
 from harness.data.places import Places, hub_folder
 from harness.data.ready import missing
 from harness.errors import Refused
 from harness.files import resolve_inside
 from harness.project import Project
-from harness.recipes import Catalogue, Recipe, load, number
+from harness.recipes import Catalogue, Recipe, load
 from harness.sandbox import Mount
 from harness.sources import tree
 
@@ -134,23 +135,15 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
     accumulation = _accumulation(recipe.number("global_batch"), devices, nodes, per_device)
     student_init = _student_init(catalogue, recipe, choices.student_init)
     teacher = _teacher(project, recipe, choices.teacher)
-    overrides = recipe.overrides(
-        {
-            "data_cache": places.DATA,
-            "tokenizer": places.snapshot(recipe.tokenizer, recipe.tokenizer_revision),
-            "per_device_batch_size": number(per_device),
-            "devices": number(devices),
-            "nodes": number(nodes),
-            "accumulation": number(accumulation),
-            "output": places.OUTPUT,
-            "resume": "true" if choices.resume else "false",
-            "seed": number(choices.seed),
-            "root": places.ROOT,
-            "teacher": places.TEACHER_FILE,
-            "adapted_teacher": places.TEACHER_FILE,
-            "integral_cache": places.INTEGRAL_CACHE,
-            "student_init": student_init or "",
-        }
+    argv = argument_list(
+        recipe.record(),
+        devices=devices,
+        nodes=nodes,
+        per_device_batch=per_device,
+        accumulation=accumulation,
+        seed=choices.seed,
+        resume=choices.resume,
+        student_init=student_init,
     )
     name = _run_name(recipe, choices, devices, nodes, per_device)
     run = project.runs / (name if choices.name is None else _plain(choices.name))
@@ -163,20 +156,13 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         per_device_batch=per_device,
         accumulation=accumulation,
         student_init=student_init,
-        overrides=overrides,
-        argv=(places.PYTHON, _entrypoint(recipe), *overrides),
+        overrides=argv[2:],
+        argv=argv,
         variables={**OFFLINE, **PYTHON, **recipe.variables},
         mounts=_mounts(project, recipe, inputs, run),
         inputs=inputs,
         run=run,
     )
-
-
-def _entrypoint(recipe: Recipe) -> str:
-    folder, _, rest = recipe.entrypoint.partition("/")
-    if folder == "adapters":
-        return f"{places.ADAPTERS}/{rest}"
-    return f"{places.SOURCE}/{recipe.entrypoint}"
 
 
 def _positive(name: str, chosen: int | None, default: str | float) -> int:

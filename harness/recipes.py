@@ -74,6 +74,7 @@ class Recipe:
             "fields": dict(self.fields),
             "variables": dict(self.variables),
             "published": list(self.published),
+            "launched": list(self.listed),
             "deviations": [
                 {"name": d.name, "overrides": list(d.overrides)} for d in self.deviations
             ],
@@ -82,8 +83,7 @@ class Recipe:
 
     def overrides(self, values: Mapping[str, str]) -> tuple[str, ...]:
         """The override list to launch with, `values` filling the launch placeholders."""
-        needed = (override for d in self.deviations for override in d.overrides)
-        return tuple(fill(o, values) for o in (*self.listed, *needed, *self.additions))
+        return overrides(self.record(), values)
 
 
 @dataclass(frozen=True)
@@ -202,6 +202,13 @@ class Catalogue:
                 yield from self._expand(self.tables["fragments"][override[1:]])
             else:
                 yield override
+
+
+def overrides(record: Mapping[str, Any], values: Mapping[str, str]) -> tuple[str, ...]:
+    """The override list that a recipe's record renders to."""
+    needed = (override for deviation in record["deviations"] for override in deviation["overrides"])
+    whole = (*record["launched"], *needed, *record["profile_additions"])
+    return tuple(fill(override, values) for override in whole)
 
 
 def load(source: Path) -> Catalogue:

@@ -234,6 +234,12 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
     "a field of the recipe": (
         "identity.json", lambda r: r["recipe"]["fields"].update(lr=1), "differs in fields/lr",
     ),
+    "an argument": ("identity.json", lambda r: r["argv"].append("x=1"), "argument list rendered"),
+    "an override": (
+        "identity.json",
+        lambda r: r["recipe"]["launched"].append("x=1"),
+        "argument list rendered",
+    ),
     "no fields": ("identity.json", lambda r: r["recipe"].update(fields={}), "makes no sense"),
     "a recipe": ("recipe.json", lambda r: r.update(model="duo"), "recipe | "),
     "the base": (

@@ -27,6 +27,7 @@ CHECKS: tuple[tuple[str, Check, tuple[str, ...]], ...] = (
     ("identity", own.identity, (_I, _C)),
     ("facts", own.facts, (_I, _F)),
     ("recipe, argument list, configuration", own.copies, (_I,)),
+    ("argument list rendered", own.rendering, (_I,)),
     ("batch", own.batch, (_I,)),
     ("exit status", own.ending, (_F,)),
     ("order of times", own.order, (_F, _C)),

@@ -5,6 +5,7 @@ from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
 from harness import folder
+from harness.argv import argument_list
 from harness.audit.recorded import Recorded
 from harness.audit.verdicts import Claim, all_of, differs, equal, holds
 from harness.canonical import digest
@@ -49,6 +50,20 @@ def copies(run: Recorded) -> Iterator[Claim]:
     yield equal("argument list", identity["argv"], read_json(run.run / folder.ARGV), folder.ARGV)
     config = run.sha256(folder.CONFIG)
     yield equal("configuration", identity["config_sha256"], config, folder.CONFIG)
+
+
+def rendering(run: Recorded) -> Iterator[Claim]:
+    """The argument list is what the recorded recipe and choices render to."""
+    identity = run.identity
+    choices = {
+        name: identity[name]
+        for name in (
+            *("devices", "nodes", "per_device_batch", "accumulation"),
+            *("seed", "resume", "student_init"),
+        )
+    }
+    rendered = list(argument_list(identity["recipe"], **choices))
+    yield equal("argument list rendered", rendered, identity["argv"], folder.IDENTITY)
 
 
 def batch(run: Recorded) -> Iterator[Claim]:

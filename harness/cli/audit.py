@@ -70,14 +70,17 @@ def _table(console: "Console", found: "Audit", every: bool) -> None:
     colours = {Verdict.HOLDS: "green", Verdict.DIFFERS: "red", Verdict.UNCHECKED: "yellow"}
     table = Table(title=Text(f"audit of {found.record()['run']}"), title_justify="left")
     for column in ("claim", "verdict", "what was found"):
-        table.add_column(column, overflow="fold")
+        table.add_column(column, overflow="fold", no_wrap=column == "verdict")
     for claim in found.claims:
         if every or claim.verdict is not Verdict.HOLDS:
-            detail = claim.why or claim.found
+            detail = Text(claim.why or claim.found)
             if claim.expected or (claim.verdict is Verdict.DIFFERS and claim.found):
-                detail = f"expected {claim.expected}, found {claim.found}\n{claim.why}".strip()
+                compared = f"expected {claim.expected}, found {claim.found}\n{claim.why}"
+                detail = Text(compared.strip())
+            elif claim.verdict is Verdict.HOLDS:
+                detail = Text(detail.plain, no_wrap=True, overflow="ellipsis")
             colour = colours[claim.verdict]
-            table.add_row(Text(claim.name), Text(claim.verdict.value, colour), Text(detail))
+            table.add_row(Text(claim.name), Text(claim.verdict.value, colour), detail)
     console.print(table)
 
 
