@@ -10,12 +10,18 @@ from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 
 @dataclass(frozen=True)
 class Shape:
-    """The sizes of a backbone. `vocabulary` counts the mask state, where there is one."""
+    """The sizes of a backbone, and the parts that only some papers' have.
+
+    `vocabulary` counts the mask state, where there is one. `softcap` bounds attention scores
+    (0: not at all). `two_times` adds the embedding of a second time (flow maps), `latent` a
+    token that carries a random number (mixtures).
+    """
 
     vocabulary: int
     length: int
@@ -24,12 +30,15 @@ class Shape:
     blocks: int
     heads: int
     dropout: float
+    softcap: float = 0.0
+    two_times: bool = False
+    latent: bool = False
 
     @classmethod
-    def of(cls, model: object, vocabulary: int) -> "Shape":
+    def of(cls, model: DictConfig, vocabulary: int, **parts: bool | float) -> "Shape":
         """From the `model` group of a configuration (its names are the papers')."""
         names = ("length", "hidden_size", "cond_dim", "n_blocks", "n_heads", "dropout")
-        return cls(vocabulary, *(getattr(model, name) for name in names))
+        return cls(vocabulary, *(model[name] for name in names), **parts)
 
 
 class Norm(nn.Module):
@@ -57,6 +66,12 @@ class Embedding(nn.Module):
         return x.to(self.embedding.dtype) @ self.embedding if x.ndim == 3 else self.embedding[x]
 
 
+def waves(x: Tensor, half: int, last: int) -> Tensor:
+    """Angles x / 10 000^(i / last) for i below `half`: (B,) to (B, half)."""
+    places = torch.arange(half, dtype=x.dtype, device=x.device)
+    return x[:, None] * torch.exp(-math.log(10_000) / last * places)
+
+
 class NoiseLevel(nn.Module):
     """Sinusoidal features of a scalar, then a small network."""
 
@@ -70,10 +85,25 @@ class NoiseLevel(nn.Module):
 
     def forward(self, sigma: Tensor) -> Tensor:
         """(B,) to (B, condition)."""
-        half, dtype = self.FEATURES // 2, self.mlp[0].weight.dtype
-        places = torch.arange(half, dtype=dtype, device=sigma.device)
-        angles = sigma.to(dtype)[:, None] * torch.exp(-math.log(10_000) / half * places)
+        half = self.FEATURES // 2
+        angles = waves(sigma.to(self.mlp[0].weight.dtype), half, half)
         return self.mlp(torch.cat((angles.cos(), angles.sin()), -1))
+
+
+class Latent(nn.Sequential):
+    """The token of a random number (Hayakawa et al. 2024, arXiv 2410.08709, appendix F)."""
+
+    FEATURES = 128
+
+    def __init__(self, hidden: int) -> None:
+        wide = 4 * self.FEATURES
+        super().__init__(nn.Linear(self.FEATURES, wide), nn.GELU(), nn.Linear(wide, hidden))
+
+    def forward(self, z: Tensor) -> Tensor:
+        """Numbers in [0, 1), (B,), to (B, 1, hidden)."""
+        half = self.FEATURES // 2
+        angles = waves(1000 * z.to(self[0].weight.dtype), half, half - 1)
+        return super().forward(torch.cat((angles.sin(), angles.cos()), -1))[:, None]
 
 
 class Rotary(nn.Module):
@@ -104,7 +134,7 @@ class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         hidden = shape.hidden
-        self.heads, self.dropout = shape.heads, shape.dropout
+        self.heads, self.dropout, self.softcap = shape.heads, shape.dropout, shape.softcap
         self.norm1 = Norm(hidden)
         self.attn_qkv = nn.Linear(hidden, 3 * hidden, bias=False)
         self.attn_out = nn.Linear(hidden, hidden, bias=False)
@@ -134,7 +164,11 @@ class Block(nn.Module):
         packed = self.attn_qkv(x).view(batch, length, 3, self.heads, hidden // self.heads)
         q, k, v = packed.permute(2, 0, 3, 1, 4)  # each (B, heads, L, head)
         q, k = Rotary.turn(q, turns), Rotary.turn(k, turns)
-        mixed = F.scaled_dot_product_attention(q, k, v)
+        if self.softcap:
+            scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
+            mixed = (self.softcap * torch.tanh(scores / self.softcap)).softmax(-1).to(v.dtype) @ v
+        else:
+            mixed = F.scaled_dot_product_attention(q, k, v)
         return self.attn_out(mixed.transpose(1, 2).reshape(batch, length, hidden))
 
 
@@ -157,29 +191,57 @@ class Output(nn.Module):
 
 
 class DiT(nn.Module):
-    """Tokens, or distributions over them, and a noise level to logits."""
+    """Tokens, or distributions over them, and a noise level to logits.
+
+    The blocks and the head compute in `precision`; embeddings, norms, residuals, the condition
+    and the result keep the weights' (float32).
+    """
 
     def __init__(self, shape: Shape, precision: torch.dtype = torch.float32) -> None:
         super().__init__()
         self.shape, self.precision = shape, precision
         self.vocab_embed = Embedding(shape.vocabulary, shape.hidden)
         self.sigma_map = NoiseLevel(shape.condition)
+        if shape.two_times:
+            self.sigma_map_prime = NoiseLevel(shape.condition)
         self.rotary_emb = Rotary(shape.hidden // shape.heads)
         self.blocks = nn.ModuleList(Block(shape) for _ in range(shape.blocks))
         self.output_layer = Output(shape)
+        if shape.latent:
+            self.latent_projection = Latent(shape.hidden)
 
-    def forward(self, x: Tensor, sigma: Tensor) -> Tensor:
-        """x (B, L) ids or (B, L, V) weights, sigma (B,); logits (B, L, V).
+    @property
+    def device(self) -> torch.device:
+        """Where the weights are."""
+        return self.vocab_embed.embedding.device
 
-        The blocks and the head compute in `precision`; embeddings, norms, residuals, the
-        condition and the result keep the weights' (float32).
-        """
-        condition = F.silu(self.sigma_map(sigma))
-        hidden = self.vocab_embed(x)
-        turns = self.rotary_emb(x.shape[1])
+    def forward(
+        self, x: Tensor, sigma: Tensor, until: Tensor | None = None, latent: Tensor | None = None
+    ) -> Tensor:
+        """x (B, L) ids or (B, L, V) weights; sigma, `until` and `latent` (B,): logits (B, L, V)."""
+        return self.body(self.vocab_embed(x), sigma, until, latent)
+
+    def body(
+        self,
+        hidden: Tensor,
+        sigma: Tensor,
+        until: Tensor | None = None,
+        latent: Tensor | None = None,
+    ) -> Tensor:
+        """From embedded tokens (B, L, hidden) on."""
+        length = hidden.shape[1]
+        condition = self.sigma_map(sigma)
+        if until is not None:
+            condition = condition + self.sigma_map_prime(until)
+        condition = F.silu(condition)
+        turns = self.rotary_emb(length)
+        if latent is not None:  # one token more, at no position
+            hidden = torch.cat((hidden, self.latent_projection(latent)), 1)
+            cos, sin = turns
+            turns = F.pad(cos, (0, 0, 0, 1), value=1.0), F.pad(sin, (0, 0, 0, 1))
         low = self.precision != torch.float32
-        with torch.autocast(x.device.type, dtype=torch.bfloat16, enabled=low):
+        with torch.autocast(hidden.device.type, dtype=torch.bfloat16, enabled=low):
             for block in self.blocks:
                 hidden = block(hidden, condition, turns)
-            logits = self.output_layer(hidden, condition)
+            logits = self.output_layer(hidden[:, :length], condition)
         return logits.to(hidden.dtype)

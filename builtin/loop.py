@@ -15,7 +15,7 @@ import checkpoint
 from algorithms import Algorithm
 from data import Order, Rows
 from ema import Average
-from metrics import unigram_perplexity, validation_nll
+from metrics import unigram_perplexity, validation
 from records import Metrics, Progress
 from world import World
 
@@ -55,8 +55,7 @@ class Trainer:
         if self.config.checkpointing.resume_from_ckpt and resume.exists():
             self.load(resume)
         steps, global_batch = self.config.trainer.max_steps, self.config.loader.global_batch_size
-        vocabulary = self.algorithm.backbone.shape.vocabulary
-        self.unigram = unigram_perplexity(self.training, self.held_out, vocabulary)
+        self.unigram = unigram_perplexity(self.training, self.held_out, self.algorithm.words)
         if self.world.first:
             self.metrics = Metrics(self.folder / "metrics.jsonl", self.step)
             tokens = global_batch * self.training.length
@@ -88,6 +87,7 @@ class Trainer:
         config, world = self.config, self.world
         size, parts = config.loader.batch_size, config.trainer.accumulate_grad_batches
         rows = self.order.next()
+        self.algorithm.begin(self.step, self.average)
         for group in self.optimizer.param_groups:
             group["lr"] = self.rate(self.step)
         total = 0.0
@@ -130,51 +130,52 @@ class Trainer:
         self.losses = []
 
     def validate(self) -> None:
-        """Write and print the averaged weights' bound on held-out rows."""
-        config = self.config
+        """Write and print what the averaged weights make of held-out rows."""
+        loader, batches = self.config.loader, self.config.trainer.limit_val_batches
         with self.average.applied():
-            nll = validation_nll(
-                self.algorithm,
-                self.held_out,
-                config.loader.eval_batch_size,
-                config.trainer.limit_val_batches,
-                self.world,
+            mean = validation(
+                self.algorithm, self.held_out, loader.eval_batch_size, batches, self.world
             )
-        if self.world.first:
-            perplexity = math.exp(nll)
-            self.metrics.add(
-                step=self.step,
-                validation_nll=nll,
-                validation_perplexity=perplexity,
-                unigram_perplexity=self.unigram,
-            )
-            sys.stdout.write(
-                f"step {self.step}: validation perplexity {perplexity:.2f} "
-                f"(token frequencies alone: {self.unigram:.2f})\n"
-            )
-            sys.stdout.flush()
+        if not self.world.first:
+            return
+        if self.algorithm.bounded:
+            perplexity = math.exp(mean)
+            found = {"validation_nll": mean, "validation_perplexity": perplexity}
+            self.metrics.add(step=self.step, **found, unigram_perplexity=self.unigram)
+            alone = f"(token frequencies alone: {self.unigram:.2f})"
+            sys.stdout.write(f"step {self.step}: validation perplexity {perplexity:.2f} {alone}\n")
+        else:
+            self.metrics.add(step=self.step, validation_loss=mean)
+            sys.stdout.write(f"step {self.step}: validation loss {mean:.4f}\n")
+        sys.stdout.flush()
 
     def save(self) -> None:
-        """Publish the checkpoint of this step."""
+        """Publish the checkpoint of this step, and under the name of its own where it has one."""
         random_states = self.world.gathered(checkpoint.random_state())
-        if self.world.first:
-            backbone = self.algorithm.backbone.state_dict()
-            content = {
-                "state_dict": {f"backbone.{name}": value for name, value in backbone.items()},
-                "ema": self.average.state(),
-                "optimizer_states": [self.optimizer.state_dict()],
-                "global_step": self.step,
-                "epoch": self.order.epoch,
-                "order": self.order.state(),
-                "losses": self.losses,
-                "random_states": random_states,
-                "hyper_parameters": {
-                    "algorithm": self.config.algo.name,
-                    "seed": self.config.seed,
-                    "shape": dict(vars(self.algorithm.backbone.shape)),
-                },
-            }
-            checkpoint.save(self.last, content)
+        if not self.world.first:
+            return
+        backbone = self.algorithm.backbone.state_dict()
+        content = {
+            "state_dict": {f"backbone.{name}": value for name, value in backbone.items()},
+            "ema": self.average.state(),
+            "optimizer_states": [self.optimizer.state_dict()],
+            "global_step": self.step,
+            "epoch": self.order.epoch,
+            "order": self.order.state(),
+            "losses": self.losses,
+            "random_states": random_states,
+            "beside": self.algorithm.beside(),
+            "hyper_parameters": {
+                "algorithm": self.config.algo.name,
+                "seed": self.config.seed,
+                "shape": dict(vars(self.algorithm.backbone.shape)),
+            },
+        }
+        kept = self.config.checkpointing.kept
+        if kept is not None and self._due(kept.every):
+            name = kept.name.format(step=self.step, count=self.step // kept.every)
+            checkpoint.save(self.folder / name, content)
+        checkpoint.save(self.last, content)
 
     def load(self, path: Path) -> None:
         """Go on from a checkpoint."""
@@ -189,6 +190,7 @@ class Trainer:
         self.optimizer.load_state_dict(content["optimizer_states"][0])
         self.average.load(content["ema"])
         self.order.load(content["order"])
+        self.algorithm.load_beside(content["beside"])
         self.step, self.losses = content["global_step"], list(content["losses"])
         checkpoint.set_random_state(states[self.world.rank])
 

@@ -38,10 +38,10 @@ def unigram_perplexity(training: Rows, held_out: Rows, vocabulary: int) -> float
 
 
 @torch.no_grad()
-def validation_nll(
+def validation(
     algorithm: Algorithm, held_out: Rows, batch: int, batches: int | None, world: World
 ) -> float:
-    """The mean bound on -log p a token, in nats, over the first `batches` batches (None: all).
+    """The mean of the algorithm's measure, over the first `batches` batches (None: all).
 
     Noise levels are strata of the whole set, dealt to the rows in a fixed random order.
     """
@@ -55,8 +55,9 @@ def validation_nll(
             tokens = world.rows(held_out.take(places))
             strata = world.rows(order[places])
             uniform = (torch.rand(len(places), device=world.device) + strata) / rows
-            total += algorithm.bound(tokens, uniform).double().sum().item()
-            count += tokens.numel()
+            measured = algorithm.measure(tokens, uniform)
+            total += measured.double().sum().item()
+            count += measured.numel()
     algorithm.train()
     total, count = world.total(total, count)
     return total / count

@@ -1,42 +1,67 @@
 """The algorithms: a file each. Which one a configuration means is looked up in `ALGORITHMS`."""
 
 from importlib import import_module
+from typing import Any
 
 import torch
+from omegaconf import DictConfig
 from torch import Tensor, nn
 
 from backbone import DiT
+from ema import Average
+from vocabulary import Vocabulary
 
 ALGORITHMS = {
     "mdlm": "MDLM",
+    "duo": "Duo",
+    "flm": "FLM",
+    "fmlm": "FMLM",
+    "candi": "CANDI",
+    "distillation": "DCD",
 }
 
 
 class Algorithm(nn.Module):
     """A backbone with what is learnt from its output. Subclasses are the files beside this one.
 
-    Losses are per token in nats, (B, L), computed at noise levels that the caller spreads:
-    `uniform` (B,) holds numbers in [0, 1), each drawn from its own stratum of the global batch
-    (the low-discrepancy sampler of Kingma et al. 2021, section I.1).
+    Noise levels are spread by the caller: `uniform` (B,) holds numbers in [0, 1), each drawn from
+    its own stratum of the global batch (the low-discrepancy sampler of Kingma et al. 2021,
+    arXiv 2107.00630, appendix I.1).
     """
 
     backbone: DiT
+    bounded = True  # whether `measure` bounds the tokens' -log p
+
+    @property
+    def words(self) -> int:
+        """How many tokens rows may hold."""
+        return self.backbone.shape.vocabulary
 
     def forward(self, tokens: Tensor, uniform: Tensor, step: int) -> Tensor:
-        """The training loss of clean rows (B, L) at optimiser step `step`."""
+        """Terms whose mean is the training loss of clean rows (B, L), after `step` updates."""
         raise NotImplementedError
 
-    def bound(self, tokens: Tensor, uniform: Tensor) -> Tensor:
-        """An unbiased estimate of an upper bound on each token's -log p."""
+    def measure(self, tokens: Tensor, uniform: Tensor) -> Tensor:
+        """What validation averages (B, L): nats of a bound on -log p, or of a loss."""
         raise NotImplementedError
 
     def sample(self, count: int, steps: int) -> Tensor:
-        """Draw `count` rows (count, L) in `steps` evaluations of the backbone."""
+        """Draw `count` rows (count, L) in `steps` steps."""
         raise NotImplementedError
 
+    def begin(self, step: int, average: Average) -> None:
+        """Called before the update that follows `step` others: a teacher may change."""
 
-def build(config: object, vocabulary: object, precision: torch.dtype) -> Algorithm:
-    """The algorithm that `config.algo.name` names, with a freshly initialised backbone."""
+    def beside(self) -> dict[str, Any]:
+        """What a checkpoint must hold beside the backbone, to go on from."""
+        return {}
+
+    def load_beside(self, state: dict[str, Any]) -> None:
+        """Go back to a state of `beside`."""
+
+
+def build(config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> Algorithm:
+    """The algorithm that `config.algo.name` names, its weights new or its teacher's."""
     name = config.algo.name
     found = getattr(import_module(f"algorithms.{name}"), ALGORITHMS[name])
     return found(config, vocabulary, precision)

@@ -17,10 +17,12 @@ from itertools import pairwise
 
 import torch
 import torch.nn.functional as F
+from omegaconf import DictConfig
 from torch import Tensor
 
 from algorithms import Algorithm, categorical
 from backbone import DiT, Shape
+from vocabulary import Vocabulary
 
 NEVER = -1e6  # added to the mask's logit
 
@@ -28,7 +30,7 @@ NEVER = -1e6  # added to the mask's logit
 class MDLM(Algorithm):
     """The absorbing-state process and its denoiser."""
 
-    def __init__(self, config: object, vocabulary: object, precision: torch.dtype) -> None:
+    def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__()
         if (config.diffusion, config.parameterization, config.T) != ("absorbing_state", "subs", 0):
             sys.exit("mdlm: diffusion=absorbing_state parameterization=subs T=0 is what there is")
@@ -59,7 +61,7 @@ class MDLM(Algorithm):
         nll = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
         return nll.view(tokens.shape) * masked / t[:, None]
 
-    def bound(self, tokens: Tensor, uniform: Tensor) -> Tensor:
+    def measure(self, tokens: Tensor, uniform: Tensor) -> Tensor:
         """The training loss is the bound."""
         return self(tokens, uniform)
 
@@ -69,7 +71,7 @@ class MDLM(Algorithm):
 
         A step that reveals nothing costs no evaluation where the denoiser does not see the time.
         """
-        device = self.backbone.vocab_embed.embedding.device
+        device = self.backbone.device
         times = torch.linspace(1, 0, steps + 1).tolist()
         tokens = torch.full((count, self.backbone.shape.length), self.mask, device=device)
         probabilities = None

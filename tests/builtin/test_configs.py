@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parents[2]
 TREES = {"rdlm": "configs_rdlm", "sdtt": "configs_rounds", "di4c": "configs_rounds"}
-READY = {"mdlm"}
+READY = {"mdlm", "duo", "flm", "fmlm", "candi", "duo_dcd"}
 VALUES = {
     "per_device_batch_size": "64",
     "devices": "8",

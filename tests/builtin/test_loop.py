@@ -13,7 +13,7 @@ from algorithms import build
 from checkpoint import load, seed_all
 from data import Rows
 from loop import Trainer
-from metrics import own_noise, unigram_perplexity, validation_nll
+from metrics import own_noise, unigram_perplexity, validation
 from omegaconf import DictConfig
 from vocabulary import Vocabulary
 from world import World
@@ -148,13 +148,13 @@ def test_validation_is_repeatable_and_leaves_the_training_noise(
     torch.manual_seed(3)
     wanted = torch.rand(4)
     torch.manual_seed(3)
-    results = {validation_nll(trainer.algorithm, trainer.held_out, 3, None, HERE) for _ in "ab"}
+    results = {validation(trainer.algorithm, trainer.held_out, 3, None, HERE) for _ in "ab"}
     assert len(results) == 1
     assert torch.equal(torch.rand(4), wanted)
     assert trainer.algorithm.training
     with own_noise(0):
         torch.rand(1)
-    part = validation_nll(trainer.algorithm, trainer.held_out, 3, 1, HERE)
+    part = validation(trainer.algorithm, trainer.held_out, 3, 1, HERE)
     assert part not in results
 
 
