@@ -1,18 +1,21 @@
-"""The training cache: a processed set under the names and in the places upstreams look for.
+"""The training cache: prepared data under the names and in the places upstreams look for.
 
 Token data is never rewritten: the rows already carry their attention mask, so a layout is a few
-hard links and two small records. Where links cannot be made (another file system), files are
-copied.
+hard links and small records. Where links cannot be made (another file system), files are copied.
 """
 
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.data import downloads
+from harness.data.digests import Digests
+from harness.data.downloads import FetchedFile
 from harness.data.manifest import Manifest
-from harness.data.pins import Dataset
+from harness.data.pins import Dataset, Model
 from harness.data.places import Places
 from harness.errors import Refused
 from harness.files import publish_json, read_json, sync_folder
@@ -20,64 +23,152 @@ from harness.files import publish_json, read_json, sync_folder
 _RECORD = "bridge.json"
 
 
+@dataclass(frozen=True)
+class Prepared:
+    """What a layout is made of: a dataset, its tokenizer, its processed set."""
+
+    places: Places
+    dataset: Dataset
+    model: Model
+    manifest: Manifest
+
+    @property
+    def raw(self) -> Path:
+        """The folder of the dataset's raw text."""
+        if self.dataset.kind == "embedded":
+            return self.places.corpus(self.dataset.key)
+        revision = self.dataset.conversion or self.dataset.revision
+        return self.places.snapshot("dataset", self.dataset.repo, revision)
+
+    @property
+    def tokenizer(self) -> Path:
+        """The tokenizer's snapshot."""
+        return self.places.snapshot("model", self.model.repo, self.model.revision)
+
+    def record(self, layout: str) -> dict[str, object]:
+        """What the cache says of where it comes from."""
+        return {
+            "schema_version": 1,
+            "layout": layout,
+            "dataset": self.dataset.key,
+            "sequence_length": self.manifest.sequence_length,
+            "tokenizer_revision": self.model.revision,
+            "manifest_sha256": self.manifest.sha256(),
+        }
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A file of a training cache: what it is a link to, and what it must hold."""
+
+    source: Path
+    size: int
+    sha256: str
+
+
 def _place(source: Path, target: Path) -> None:
     """Make `target` the file `source`: a hard link, or a copy where none can be made."""
     target.parent.mkdir(parents=True, exist_ok=True)
+    source = source.resolve()  # entries of a Hub snapshot are links to its blobs
     try:
-        os.link(source, target, follow_symlinks=False)
+        os.link(source, target)
     except OSError:
         shutil.copyfile(source, target)
 
 
-def _lightning(places: Places, dataset: Dataset, found: Manifest, folder: Path) -> None:
+def _lightning(prepared: Prepared) -> dict[str, Placed]:
     """HF dataset folders under the Lightning upstreams' own file names."""
+    dataset, found = prepared.dataset, prepared.manifest
+    folder = prepared.places.processed(dataset.processed)
+    files = {}
     for split, pattern in dataset.training_files.items():
-        target = folder / pattern.format(length=found.sequence_length)
+        target = pattern.format(length=found.sequence_length)
         for file in found.files:
             if file.path.startswith(f"{split}/"):
-                source = places.processed(dataset.processed) / file.path
-                _place(source, target / file.path.removeprefix(f"{split}/"))
+                name = f"{target}/{file.path.removeprefix(f'{split}/')}"
+                files[name] = Placed(folder / file.path, file.size, file.sha256)
+    return files
 
 
-LAYOUTS: dict[str, Callable[[Places, Dataset, Manifest, Path], None]] = {"lightning": _lightning}
-
-
-def _expected(dataset: Dataset, found: Manifest, layout: str) -> dict[str, object]:
+def _rdlm(prepared: Prepared) -> dict[str, Placed]:
+    """Raw files and tokenizer in folders of the bare names that RDLM loads, split by file name."""
+    by_name = prepared.dataset.by_name
+    if by_name is None:
+        raise Refused(f"layout rdlm: {prepared.dataset.key} has none; RDLM is for lm1b only")
+    sources = {}
+    for split in prepared.dataset.splits:
+        files = sorted(path for pattern in split.files for path in prepared.raw.glob(pattern))
+        for number, path in enumerate(files):
+            name = f"{by_name.splits[split.name]}-{number:05d}{path.suffix}"
+            sources[f"{by_name.dataset}/{name}"] = path
+    for name in prepared.model.files:
+        sources[f"{by_name.tokenizer}/{name}"] = prepared.tokenizer / name
+    known = downloads.read(prepared.places.downloads).files
+    pinned = {**prepared.dataset.files, **prepared.model.files}
     return {
-        "schema_version": 1,
-        "layout": layout,
-        "dataset": dataset.key,
-        "sequence_length": found.sequence_length,
-        "manifest_sha256": found.sha256(),
+        name: _raw(prepared, path, known, pinned.get(path.name)) for name, path in sources.items()
     }
 
 
-def current(places: Places, dataset: Dataset, found: Manifest, layout: str) -> Path | None:
+def _raw(
+    prepared: Prepared, path: Path, known: Mapping[str, FetchedFile], pinned: str | None
+) -> Placed:
+    fetched = known.get(path.relative_to(prepared.places.data).as_posix())
+    if fetched is not None:
+        return Placed(path, fetched.size, fetched.sha256)
+    if pinned is None or not path.is_file():
+        raise Refused(f"{path}: no record of its digest; fetch it again")
+    return Placed(path, path.stat().st_size, pinned)
+
+
+LAYOUTS: Mapping[str, Callable[[Prepared], dict[str, Placed]]] = {
+    "lightning": _lightning,
+    "rdlm": _rdlm,
+}
+
+
+def layouts(dataset: Dataset) -> tuple[str, ...]:
+    """The layouts a dataset has."""
+    return tuple(name for name in LAYOUTS if name != "rdlm" or dataset.by_name is not None)
+
+
+def current(prepared: Prepared, layout: str) -> Path | None:
     """The training cache, if it is there and was made from this manifest; bytes are not read."""
-    folder = places.training(layout, dataset.processed)
+    folder = prepared.places.training(layout, prepared.dataset.processed)
     record = folder / _RECORD
     if not record.is_file():
         return None
     try:
         value: Any = read_json(record)
+        wanted = {name: placed.size for name, placed in LAYOUTS[layout](prepared).items()}
     except Refused:
         return None
-    files = value.pop("files", None)
-    if value != _expected(dataset, found, layout) or not isinstance(files, dict):
-        return None
-    here = {
-        path.relative_to(folder).as_posix(): path.stat().st_size
-        for path in folder.rglob("*")
-        if path.is_file() and path != record
-    }
-    return folder if here == files else None
+    here = {name: size for name, size in _sizes(folder).items() if name != _RECORD}
+    return folder if value == prepared.record(layout) and here == wanted else None
 
 
-def build(places: Places, dataset: Dataset, found: Manifest, layout: str) -> Path:
+def check(prepared: Prepared, layout: str, digests: Digests) -> None:
+    """Compare every byte that a run will read with what was prepared.
+
+    Raises Refused with the first file that differs.
+    """
+    folder = prepared.places.training(layout, prepared.dataset.processed)
+    wanted = {folder / name: placed.sha256 for name, placed in LAYOUTS[layout](prepared).items()}
+    for path, sha256 in digests.of(wanted).items():
+        if sha256 != wanted[path]:
+            raise Refused(
+                f"{path}: sha256 {sha256}, prepared was {wanted[path]}; remove the folders "
+                f"{folder} and {prepared.places.processed(prepared.dataset.processed)}, prepare "
+                "again"
+            )
+
+
+def build(prepared: Prepared, layout: str) -> Path:
     """The training cache of a layout, made anew unless it is current.
 
     Raises Refused for an unknown layout, or a manifest of another dataset or length.
     """
+    dataset, found = prepared.dataset, prepared.manifest
     if layout not in LAYOUTS:
         raise Refused(f"layout {layout}: unknown; one of {', '.join(LAYOUTS)}")
     if (found.dataset, found.sequence_length) != (dataset.key, dataset.sequence_length):
@@ -85,20 +176,26 @@ def build(places: Places, dataset: Dataset, found: Manifest, layout: str) -> Pat
             f"processed set {dataset.processed}: is {found.dataset} at length "
             f"{found.sequence_length}, wanted is {dataset.key} at {dataset.sequence_length}"
         )
-    ready = current(places, dataset, found, layout)
+    ready = current(prepared, layout)
     if ready is not None:
         return ready
-    folder = places.training(layout, dataset.processed)
+    folder = prepared.places.training(layout, dataset.processed)
     part = folder.with_name(f".{folder.name}.part")
     for old in (part, folder):
         if old.exists():
             shutil.rmtree(old)
     part.mkdir(parents=True)
-    LAYOUTS[layout](places, dataset, found, part)
-    files = {
-        p.relative_to(part).as_posix(): p.stat().st_size for p in part.rglob("*") if p.is_file()
-    }
-    publish_json(part / _RECORD, {**_expected(dataset, found, layout), "files": files})
+    for name, placed in LAYOUTS[layout](prepared).items():
+        _place(placed.source, part / name)
+    publish_json(part / _RECORD, prepared.record(layout))
     part.rename(folder)
     sync_folder(folder.parent)
     return folder
+
+
+def _sizes(folder: Path) -> dict[str, int]:
+    return {
+        path.relative_to(folder).as_posix(): path.stat().st_size
+        for path in folder.rglob("*")
+        if not path.is_dir()
+    }

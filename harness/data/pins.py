@@ -33,6 +33,18 @@ class Generator:
 
 
 @dataclass(frozen=True)
+class ByName:
+    """How an upstream that loads by bare names finds its raw data and tokenizer.
+
+    `splits` gives each processed split the name it has in the raw dataset.
+    """
+
+    dataset: str
+    tokenizer: str
+    splits: Mapping[str, str]
+
+
+@dataclass(frozen=True)
 class Dataset:
     """A dataset: where its text comes from and how it is processed."""
 
@@ -52,6 +64,7 @@ class Dataset:
     processed: str
     training_name: str
     training_files: Mapping[str, str]
+    by_name: ByName | None
     required_free: int
     generator: Generator | None
 
@@ -124,7 +137,7 @@ def _dataset(key: str, entry: dict[str, Any]) -> Dataset:
         Split(name, part["expression"], tuple(part["files"]), part["documents"])
         for name, part in entry["splits"].items()
     )
-    generator = entry.get("generator")
+    generator, by_name = entry.get("generator"), entry["training"].get("by_name")
     return Dataset(
         key=key,
         kind=entry["kind"],
@@ -142,6 +155,7 @@ def _dataset(key: str, entry: dict[str, Any]) -> Dataset:
         processed=entry["processed"],
         training_name=entry["training"]["name"],
         training_files=entry["training"]["files"],
+        by_name=ByName(**by_name) if by_name else None,
         required_free=entry.get("required_free", 0),
         generator=Generator(**generator) if generator else None,
     )

@@ -3,12 +3,24 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness.errors import Refused
 from harness.project import Project
 
 
 def hub_folder(kind: str, repo: str) -> str:
     """The Hub cache's name of a repository (`models--gpt2`, `datasets--owner--name`)."""
     return f"{kind}s--" + repo.replace("/", "--")
+
+
+def blob(entry: Path, repository: Path) -> Path:
+    """The file that a snapshot's entry stands for: itself, or the blob it is a link to.
+
+    Raises Refused where a link leads out of its repository's folder.
+    """
+    path = entry.resolve()
+    if not path.is_relative_to(repository.resolve()):
+        raise Refused(f"{entry}: leads to {path}, outside {repository}; remove it")
+    return path
 
 
 @dataclass(frozen=True)

@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.canonical import digest
-from harness.data import bridge, manifest, pins
+from harness.data import bridge, downloads, manifest, pins
+from harness.data.bridge import Prepared
+from harness.data.digests import Digests
 from harness.data.manifest import Manifest
 from harness.data.pins import Dataset, Model
-from harness.data.places import Places, hub_folder
+from harness.data.places import Places, blob, hub_folder
 from harness.data.progress import Progress
 from harness.errors import Refused
-from harness.files import sha256_file
 from harness.project import Project
 
 
@@ -79,21 +80,24 @@ def missing(project: Project, dataset_key: str, layout: str) -> list[str]:
     found = _manifest(places, dataset, model)
     if found is None:
         lines.append(f"processed set {dataset.processed}")
-    if found is None or bridge.current(places, dataset, found, layout) is None:
+    if found is None or bridge.current(Prepared(places, dataset, model, found), layout) is None:
         lines.append(f"training cache {layout}/{dataset.processed}")
     return [f"{line}: not ready; run '{command(dataset)}'" for line in lines]
 
 
-def inputs(project: Project, dataset_key: str, layout: str) -> DataInputs:
-    """A launch's data, checked.
+def inputs(project: Project, dataset_key: str, layout: str, *, full: bool = False) -> DataInputs:
+    """A launch's data, every byte checked: against the manifest, the pins, the fetch record.
 
-    Raises Refused with one line where something is missing or not as pinned.
+    Digests are remembered by what `stat` says of a file; `full` computes all of them again.
+    Raises Refused with one line where something is missing or not as recorded.
     """
     gaps = missing(project, dataset_key, layout)
     if gaps:
         raise Refused(gaps[0])
     places, dataset, model = _pinned(project, dataset_key)
     found = manifest.read(places.manifest(dataset.processed))
+    digests = Digests(places.digests, full=full)
+    bridge.check(Prepared(places, dataset, model, found), layout, digests)
     snapshot = places.snapshot("model", model.repo, model.revision)
     return DataInputs(
         manifest=found,
@@ -102,7 +106,7 @@ def inputs(project: Project, dataset_key: str, layout: str) -> DataInputs:
         tokenizer=snapshot,
         tokenizer_name=model.repo,
         tokenizer_revision=model.revision,
-        tokenizer_sha256=tokenizer_sha256(snapshot, model),
+        tokenizer_sha256=_tokenizer_sha256(places, model, digests),
         hub=places.hub,
     )
 
@@ -125,18 +129,21 @@ def _snapshot_gaps(places: Places, model: Model) -> list[str]:
     return [name for name in model.files if not (folder / name).is_file()]
 
 
-def tokenizer_sha256(snapshot: Path, model: Model) -> str:
-    """The digest over a tokenizer's pinned files, each checked against its pinned digest."""
-    digests = {}
+def _tokenizer_sha256(places: Places, model: Model, digests: Digests) -> str:
+    """The digest over a tokenizer's files, each checked against its pin and the fetch record."""
+    snapshot = places.snapshot("model", model.repo, model.revision)
+    known = downloads.read(places.downloads).files
+    blobs = {name: blob(snapshot / name, snapshot.parents[1]) for name in model.files}
+    got = digests.of(blobs.values())
     for name, pinned in model.files.items():
-        # The Hub cache's entries are links into its own blobs.
-        digests[name] = sha256_file((snapshot / name).resolve())
-        if pinned is not None and digests[name] != pinned:
+        fetched = known.get((snapshot / name).relative_to(places.data).as_posix())
+        wanted = pinned or (fetched and fetched.sha256)
+        if wanted != got[blobs[name]]:
             raise Refused(
-                f"{snapshot / name}: sha256 {digests[name]}, pinned is {pinned}; remove it and "
-                f"fetch {model.repo} again"
+                f"{snapshot / name}: sha256 {got[blobs[name]]}, on record is {wanted}; remove "
+                f"{snapshot.parents[1]} and fetch {model.repo} again"
             )
-    return digest(digests)
+    return digest({name: got[path] for name, path in blobs.items()})
 
 
 def prepare_dataset(
@@ -167,8 +174,8 @@ def prepare_dataset(
                     f"dataset {dataset.key}: not fetched; run 'harness fetch {dataset.key}'"
                 )
         found = prepare(Work(dataset, model, raw, snapshot, places, processes), progress)
-        for layout in bridge.LAYOUTS:
-            bridge.build(places, dataset, found, layout)
+        for layout in bridge.layouts(dataset):
+            bridge.build(Prepared(places, dataset, model, found), layout)
     return found
 
 
