@@ -103,12 +103,15 @@ def options(box: Box, seccomp_fd: int, driver: gpu.Driver | None = None) -> list
 def environment(box: Box) -> dict[str, str]:
     """All variables of the sandboxed command: the same on every host."""
     driver = f":{gpu.DRIVER_FOLDER}" if box.gpus else ""
+    # Triton looks for the driver by itself, where the loader's path is not enough.
+    triton = {"TRITON_LIBCUDA_PATH": gpu.DRIVER_FOLDER} if box.gpus else {}
     return {
         "HOME": places.WORK,
         "LANG": "C.UTF-8",
         "LD_LIBRARY_PATH": f"{BASE}/lib{driver}",
         "PATH": f"{places.ENVIRONMENT}/bin:{BASE}/bin:/bin",
         "TZ": "UTC",
+        **triton,
         **box.variables,
     }
 

@@ -19,7 +19,7 @@ from harness.errors import Refused
 
 
 class Op(Enum):
-    """What a condition asks of an argument's low 32 bits, which are all that the kernel reads here."""
+    """What a condition asks of an argument's low 32 bits: all that the kernel reads here."""
 
     IN = "is one of"
     NOT_IN = "is none of"
@@ -253,7 +253,7 @@ def _block(rules: Sequence[Rule]) -> list[Instruction]:
 
 
 def _condition(condition: Condition, rest: int) -> list[Instruction]:
-    """Go on where the condition holds; else leave the rule, jumping over its `rest` instructions."""
+    """Go on where the condition holds; else jump over the rule's `rest` instructions."""
     count = len(condition.values)
     load: Instruction = (_LOAD, 0, 0, _ARGUMENTS_AT + 8 * condition.argument)
     after = [count - 1 - place for place in range(count)]

@@ -37,7 +37,8 @@ def listener(family: int, address: object) -> Iterator[socket.socket]:
 
 def connecting(family: str, address: object) -> str:
     """Code that tries to connect."""
-    return f"import socket; s = socket.socket(socket.{family}); found = attempt(s.connect, {address!r})"
+    made = f"import socket; s = socket.socket(socket.{family})"
+    return f"{made}; found = attempt(s.connect, {address!r})"
 
 
 # Network.
@@ -176,7 +177,7 @@ def test_only_its_own_processes_are_there(base: Path) -> None:
 
 def test_all_namespaces_are_its_own(base: Path) -> None:
     names = ["cgroup", "ipc", "mnt", "net", "pid", "user", "uts"]
-    host = {name: os.readlink(f"/proc/self/ns/{name}") for name in names}
+    host = {name: str(Path(f"/proc/self/ns/{name}").readlink()) for name in names}
     code = f"found = {{name: os.readlink(f'/proc/self/ns/{{name}}') for name in {names!r}}}"
     found = inside(box(base), code)
     assert [name for name in names if found[name] == host[name]] == []
@@ -261,7 +262,8 @@ def test_links_lead_nowhere_out_of_the_output(base: Path, tmp_path: Path) -> Non
     output = Mount(tmp_path / "output", OUTPUT, writable=True)
     code = f"""
     os.symlink({str(secret)!r}, "{OUTPUT}/link")
-    found = [attempt(open, "{OUTPUT}/link"), attempt(os.link, "{places.DATA}/file", "{OUTPUT}/hard")]
+    link = attempt(os.link, "{places.DATA}/file", "{OUTPUT}/hard")
+    found = [attempt(open, "{OUTPUT}/link"), link]
     """
     found = inside(box(base, output, Mount(tmp_path / "data", places.DATA)), code)
     assert found == ["ENOENT", "EXDEV"]
@@ -298,7 +300,8 @@ def test_no_capability_is_held(base: Path) -> None:
 
 @pytest.mark.parametrize("flag", [0x00020000, 0x02000000, 0x10000000, 0x20000000, 0x40000000])
 def test_no_new_namespace(base: Path, flag: int) -> None:
-    code = f"found = [system_call('unshare', {flag}), system_call('syscall', 56, {flag | 17}, 0, 0, 0, 0)]"
+    clone = f"system_call('syscall', 56, {flag | 17}, 0, 0, 0, 0)"
+    code = f"found = [system_call('unshare', {flag}), {clone}]"
     assert inside(box(base), code) == ["EPERM", "EPERM"]
 
 
