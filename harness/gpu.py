@@ -75,6 +75,13 @@ def driver_version(root: Path = Path("/")) -> str | None:
     return match[0] if match else None
 
 
+def models(root: Path = Path("/")) -> list[str]:
+    """The model of each GPU the kernel module drives, in bus order."""
+    files = sorted((root / "proc/driver/nvidia/gpus").glob("*/information"))
+    found = (re.search(r"^Model:\s*(.+?)\s*$", file.read_text(), re.MULTILINE) for file in files)
+    return [match[1] for match in found if match]
+
+
 def loader_cache() -> str:
     """What `ldconfig -p` prints; empty where there is no ldconfig (it is often not on PATH)."""
     tool = shutil.which("ldconfig") or shutil.which("ldconfig", path="/sbin:/usr/sbin")

@@ -7,6 +7,7 @@ See docs/formats/identity.md for each field.
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from harness import __version__, places
 from harness.canonical import digest
@@ -104,3 +105,15 @@ def differences(expected: object, found: object, where: str = "") -> list[str]:
         pairs = enumerate(zip(expected, found, strict=True))
         return [line for n, (a, b) in pairs for line in differences(a, b, f"{where}/{n}")]
     return [] if expected == found and type(expected) is type(found) else [where.lstrip("/")]
+
+
+def at(document: Any, field: str) -> object:
+    """What a JSON document has at a slash path of `differences`; "nothing" where it has none."""
+    for part in field.split("/") if field else ():
+        if isinstance(document, dict) and part in document:
+            document = document[part]
+        elif isinstance(document, list) and part.isdecimal() and int(part) < len(document):
+            document = document[int(part)]
+        elif isinstance(document, dict | list):
+            return "nothing"
+    return document

@@ -57,6 +57,7 @@ def host() -> dict[str, object]:
         "processor": _processor(),
         "cores": len(os.sched_getaffinity(0)),
         "memory_bytes": os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"),
+        "gpus": gpu.models(),
         "driver": gpu.driver_version(),
     }
 

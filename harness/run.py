@@ -46,9 +46,12 @@ class Outcome:
     skipped: bool
 
 
-def train(launch: Launch, on_progress: Callable[[Progress], None]) -> Outcome:
+def train(
+    launch: Launch, on_progress: Callable[[Progress], None], stop_after: int | None = None
+) -> Outcome:
     """Run `launch` to completion in its folder, or find that it is complete already.
 
+    With `stop_after` it is interrupted, as by a signal, once it is past that step.
     Raises Refused where the folder belongs to another launch, TrainingFailed with the trainer's
     own status, and Unsupported where a clean exit left no evidence of success.
     """
@@ -64,7 +67,7 @@ def train(launch: Launch, on_progress: Callable[[Progress], None]) -> Outcome:
             list(launch.plan.argv),
             run / folder.STDOUT,
             run / folder.STDERR,
-            lambda: _tell(run, on_progress),
+            lambda: _tell(run, on_progress, stop_after),
         )
         provenance.end(run, record, status)
         if status:
@@ -103,10 +106,13 @@ def last_line(log: Path) -> str:
     return "".join(c if c.isprintable() else " " for c in said[-1]).strip()[:300]
 
 
-def _tell(run: Path, on_progress: Callable[[Progress], None]) -> None:
+def _tell(run: Path, on_progress: Callable[[Progress], None], stop_after: int | None) -> bool:
+    """Pass a trainer's progress on; whether it is past the step to stop after."""
     progress = read_progress(run / folder.OUTPUT / PROGRESS)
-    if progress is not None:
-        on_progress(progress)
+    if progress is None:
+        return False
+    on_progress(progress)
+    return stop_after is not None and progress.step > stop_after
 
 
 def read_progress(path: Path) -> Progress | None:

@@ -19,12 +19,13 @@ _BLOCK = 1 << 16
 
 
 def supervise(
-    box: Box, command: list[str], stdout: Path, stderr: Path, poll: Callable[[], None]
+    box: Box, command: list[str], stdout: Path, stderr: Path, poll: Callable[[], bool]
 ) -> int:
     """Run `command` to its end and return its exit status (128 + n for signal n).
 
     Its output is appended to the two logs. SIGINT and SIGTERM reach the trainer as SIGTERM, so
-    that it can save; a second one kills the sandbox. `poll` is called twice a second.
+    that it can save; a second one kills the sandbox. `poll` is called twice a second; the first
+    time it is true, the trainer gets a SIGTERM too.
     """
     process = sandbox.start(
         box, command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
@@ -32,12 +33,15 @@ def supervise(
     pumps = [_pump(process.stdout, stdout), _pump(process.stderr, stderr)]
     try:
         with _forwarding(process):
+            stopped = False
             while True:
                 try:
                     status = process.wait(POLL_SECONDS)
                     break
                 except subprocess.TimeoutExpired:
-                    poll()
+                    if poll() and not stopped:
+                        sandbox.interrupt(process, signal.SIGTERM)
+                        stopped = True
     finally:
         if process.poll() is None:
             process.kill()

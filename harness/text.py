@@ -1,5 +1,9 @@
 """Text from files nobody trusts, made safe to print."""
 
+import json
+
+LONGEST = 200
+
 
 def printable(text: str) -> str:
     r"""`text` with every character a terminal could act on written as an escape (`\x1b`).
@@ -9,3 +13,10 @@ def printable(text: str) -> str:
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
+
+
+def short(value: object) -> str:
+    """One printable line for a JSON value, cut where it is long."""
+    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
+    text = printable(text)
+    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

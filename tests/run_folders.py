@@ -116,17 +116,19 @@ def launch(project: Project, choices: Choices = SMOKE) -> Launch:
     )
 
 
-def losses(steps: int) -> list[dict[str, float]]:
+def losses(steps: int, start: float = 6.0) -> list[dict[str, float]]:
     rows: list[dict[str, float]] = [
-        {"step": step, "loss": 6.0 - step / steps, "lr": 0.001}
+        {"step": step, "loss": start - step / steps, "lr": 0.001}
         for step in range(10, steps + 1, steps // 10)
     ]
     validation = {"validation_nll": 4.5, "validation_perplexity": 90.0, "unigram_perplexity": 220.0}
     return [*rows, {"step": steps, **validation}]
 
 
-def trained(launch: Launch, weights: tuple[float, ...] = (1.0, 2.0, 3.0)) -> None:
-    """What a trainer leaves in its output folder."""
+def trained(
+    launch: Launch, weights: tuple[float, ...] = (1.0, 2.0, 3.0), start: float = 6.0
+) -> None:
+    """What a trainer leaves in its output folder; its loss begins at `start`."""
     output = launch.plan.run / folder.OUTPUT
     (output / "checkpoints").mkdir(parents=True, exist_ok=True)
     steps = launch.plan.recipe.number("max_steps")
@@ -140,7 +142,9 @@ def trained(launch: Launch, weights: tuple[float, ...] = (1.0, 2.0, 3.0)) -> Non
         },
         {key: np.array(weights, "<f4").tobytes() for key in "01"},
     )
-    (output / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in losses(steps)))
+    (output / "metrics.jsonl").write_text(
+        "".join(json.dumps(r) + "\n" for r in losses(steps, start))
+    )
     (output / "progress.json").write_text(json.dumps({"step": steps, "max_steps": steps}))
     for name in (folder.STDOUT, folder.STDERR):
         with open_log(launch.plan.run / name) as log:
@@ -148,7 +152,10 @@ def trained(launch: Launch, weights: tuple[float, ...] = (1.0, 2.0, 3.0)) -> Non
 
 
 def completed_run(
-    project: Project, choices: Choices = SMOKE, weights: tuple[float, ...] = (1.0, 2.0, 3.0)
+    project: Project,
+    choices: Choices = SMOKE,
+    weights: tuple[float, ...] = (1.0, 2.0, 3.0),
+    start: float = 6.0,
 ) -> Path:
     """A completed run's folder; needs the fixture `reading`."""
     ready = launch(project, choices)
@@ -156,7 +163,7 @@ def completed_run(
     with folder.locked(where):
         run._write_records(where, ready)
         record = provenance.begin(where, ready)
-        trained(ready, weights)
+        trained(ready, weights, start)
         provenance.end(where, record, 0)
         complete(where, ready)
     return where

@@ -149,3 +149,12 @@ def test_loader_cache_is_readable_without_it_on_path(monkeypatch: pytest.MonkeyP
     monkeypatch.setenv("PATH", "/nowhere")
     tools = [path for path in map(Path, ("/sbin/ldconfig", "/usr/sbin/ldconfig")) if path.exists()]
     assert bool(gpu.loader_cache()) == bool(tools)
+
+
+def test_models_are_told_in_bus_order(tmp_path: Path) -> None:
+    assert gpu.models(tmp_path) == []
+    for bus, model in (("0000:02:00.0", "B"), ("0000:01:00.0", "NVIDIA A")):
+        folder = tmp_path / "proc/driver/nvidia/gpus" / bus
+        folder.mkdir(parents=True)
+        (folder / "information").write_text(f"Model: \t\t {model}\nIRQ:   7\n")
+    assert gpu.models(tmp_path) == ["NVIDIA A", "B"]

@@ -26,12 +26,14 @@ class Trial:
         self.logs = (folder / "stdout.log", folder / "stderr.log")
         self.box = sandbox_base.box(base, Mount(self.output, OUTPUT, writable=True))
         self.polls = 0
+        self.last = 0
 
     def run(self, code: str) -> int:
         return supervise(self.box, [sandbox_base.PYTHON, "-c", code], *self.logs, self.poll)
 
-    def poll(self) -> None:
+    def poll(self) -> bool:
         self.polls += 1
+        return self.polls == self.last
 
     def said(self) -> tuple[str, str]:
         return self.logs[0].read_text(), self.logs[1].read_text()
@@ -106,3 +108,9 @@ def send(when: Path, number: int) -> None:
     while not when.exists() and time.monotonic() < deadline:
         time.sleep(0.01)
     os.kill(os.getpid(), number)
+
+
+def test_a_poll_that_has_seen_enough_stops_it(trial: Trial) -> None:
+    trial.last = 3
+    code = "import signal, sys, time; signal.signal(15, lambda *_: sys.exit(9)); time.sleep(60)"
+    assert trial.run(code) == 9

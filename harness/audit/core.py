@@ -6,12 +6,12 @@ run of which something could not be checked is not called good.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
-from harness import folder, places
+from harness import folder
 from harness.audit import own, pins, tensors
 from harness.audit.machine import Machine
 from harness.audit.recorded import Recorded, read
+from harness.audit.teachers import find
 from harness.audit.verdicts import Audit, Claim, differs, equal, unchecked
 from harness.errors import HarnessError, Refused
 from harness.files import sha256_file
@@ -101,7 +101,7 @@ def teacher(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
     recorded = run.identity["teacher"]
     if recorded is None:
         return
-    path = _teacher_file(run, recorded["sha256"])
+    path = find(run.project, run.run, recorded["sha256"], run.provenance)
     if path is None:
         yield unchecked("teacher", "its checkpoint is not on this machine")
         return
@@ -114,24 +114,3 @@ def teacher(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
     else:
         for claim in _audit(run.machine, origin, above).claims:
             yield claim.below(f"teacher {origin.name}: ")
-
-
-def _teacher_file(run: Recorded, sha256: str) -> Path | None:
-    """Where the teacher lies: where it was, or in a run beside this one or in the project."""
-    recorded = Path(run.provenance["paths"]["mounts"].get(places.TEACHER_FILE, "/none"))
-    if recorded.is_file() and not recorded.is_symlink():
-        return recorded
-    for home in dict.fromkeys((run.run.parent, run.project.runs)):
-        for completed in sorted(home.glob(f"*/{folder.COMPLETED}")):
-            if completed.parent != run.run and _result(completed.parent) == sha256:
-                return completed.with_name(folder.MODEL)
-    return None
-
-
-def _result(run: Path) -> object:
-    """The digest a run records of its checkpoint; None where its record is not valid."""
-    try:
-        checkpoint: Any = folder.completed(run)["checkpoint"]
-    except HarnessError:
-        return None
-    return checkpoint["sha256"]

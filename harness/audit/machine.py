@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness import nix, sources
+from harness import nix, sandbox, sources
 from harness.data import pins, ready
 from harness.data.places import Places
 from harness.data.ready import DataInputs
@@ -18,6 +18,8 @@ from harness.project import Project
 from harness.recipes import Catalogue, load
 
 T = TypeVar("T")
+# Any environment can read a checkpoint; this one is small and built by the first smoke run.
+READER = "smoke"
 
 
 class Machine:
@@ -67,6 +69,18 @@ class Machine:
             return here
 
         return self._once(("environment", name), look)
+
+    def reader(self, preferred: str = READER) -> Environment:
+        """An environment to read tensors in: the preferred one, or another that is built here.
+
+        Raises HarnessError where there is none, or no sandbox to read in.
+        """
+        if sandbox.version() is None:
+            raise HarnessError("bubblewrap is not installed")
+        try:
+            return self.environment(preferred)
+        except HarnessError:
+            return self.environment(READER)
 
     def altered(self, environment: Environment) -> list[Path]:
         """The store paths of an environment that no longer have the bytes Nix registered."""

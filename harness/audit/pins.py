@@ -1,6 +1,8 @@
 """What a run was made from, looked up on this machine: recipe, code, environment, data."""
 
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 from harness import __version__, nix, sources
 from harness.audit.recorded import Recorded
@@ -21,8 +23,11 @@ def tool(run: Recorded) -> Iterator[Claim]:
 
 def recipe(run: Recorded) -> Iterator[Claim]:
     """The recipe and its argument list come out the same today."""
+    # A teacher is bound at one place in the sandbox, so any path gives the same argument list.
+    teacher = None if run.identity["teacher"] is None else run.project.root / "teacher.ckpt"
     try:
-        today = plan(run.project, choices(run), run.machine.catalogue())
+        chosen = recorded_choices(run.identity, teacher)
+        today = plan(run.project, chosen, run.machine.catalogue())
     except Refused as error:
         yield differs("recipe of today", f"this harness refuses the launch: {error}")
         return
@@ -30,9 +35,8 @@ def recipe(run: Recorded) -> Iterator[Claim]:
     yield equal("argument list of today", run.identity["argv"], list(today.argv))
 
 
-def choices(run: Recorded) -> Choices:
-    """The choices a recorded launch was made with; a teacher stands for any of its name."""
-    identity = run.identity
+def recorded_choices(identity: dict[str, Any], teacher: Path | None) -> Choices:
+    """The choices a recorded launch was made with."""
     recipe = identity["recipe"]
     return Choices(
         model=recipe["model"],
@@ -43,7 +47,7 @@ def choices(run: Recorded) -> Choices:
         per_device_batch=identity["per_device_batch"],
         seed=identity["seed"],
         resume=identity["resume"],
-        teacher=None if identity["teacher"] is None else run.project.root / "teacher.ckpt",
+        teacher=teacher,
         student_init=identity["student_init"],
     )
 

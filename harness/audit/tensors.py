@@ -2,20 +2,16 @@
 
 from collections.abc import Iterator
 
-from harness import checkpoint, folder, sandbox
+from harness import checkpoint, folder
 from harness.audit.recorded import Recorded
 from harness.audit.verdicts import Claim, all_of, differs, equal, unchecked
 from harness.errors import HarnessError, Refused
-from harness.nix import Environment
-
-# Any environment can read a checkpoint; this one is small and built by the first smoke run.
-READER = "smoke"
 
 
 def tensors(run: Recorded) -> Iterator[Claim]:
     """The checkpoint holds the recorded step and tensors, all finite."""
     try:
-        environment = reader(run)
+        environment = run.machine.reader(run.identity["environment"]["name"])
         found = checkpoint.read(run.project, environment, run.run / folder.MODEL)
     except Refused as error:
         yield differs("tensors", str(error).removeprefix(f"{run.run}/"))
@@ -31,16 +27,3 @@ def tensors(run: Recorded) -> Iterator[Claim]:
         here = group and {"digest": group.digest, "tensors": group.tensors, "bytes": group.bytes}
         yield equal(f"tensors: {name}", recorded["tensors"].get(name), here, folder.MODEL)
     yield all_of("finite", (f"{t.name} is not" for t in found.tensors if not t.finite))
-
-
-def reader(run: Recorded) -> Environment:
-    """An environment to read tensors in: the run's own, or another that is built here.
-
-    Raises HarnessError where there is none, or no sandbox to read in.
-    """
-    if sandbox.version() is None:
-        raise HarnessError("bubblewrap is not installed")
-    try:
-        return run.machine.environment(run.identity["environment"]["name"])
-    except HarnessError:
-        return run.machine.environment(READER)

@@ -1,17 +1,14 @@
 """What an audit says: claims, each with a verdict, and what follows for the whole run."""
 
-import json
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
-from typing import Any
 
-from harness.identity import differences
-from harness.text import printable
+from harness.identity import at, differences
+from harness.text import printable, short
 
 SCHEMA_VERSION = 1
-_LONGEST = 200
 
 
 class Verdict(Enum):
@@ -105,20 +102,8 @@ def equal(name: str, expected: object, found: object, where: str = "") -> Claim:
     if named:
         rest = f" and {len(named) - 4} more" if len(named) > 4 else ""
         parts.append(f"differs in {', '.join(named[:4])}{rest}")
-        expected, found = _at(expected, named[0]), _at(found, named[0])
+        expected, found = at(expected, named[0]), at(found, named[0])
     return differs(name, ": ".join(parts), expected, found)
-
-
-def _at(value: Any, field: str) -> object:
-    """The part of a JSON value at a slash path; the whole of what is there where it ends."""
-    for part in field.split("/"):
-        if isinstance(value, dict) and part in value:
-            value = value[part]
-        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
-            value = value[int(part)]
-        else:
-            return "nothing" if isinstance(value, dict) else value
-    return value
 
 
 def all_of(name: str, faults: Iterable[str], found: object = "") -> Claim:
@@ -128,10 +113,3 @@ def all_of(name: str, faults: Iterable[str], found: object = "") -> Claim:
         return holds(name, found)
     rest = f"; and {len(lines) - 8} more" if len(lines) > 8 else ""
     return differs(name, "; ".join(lines[:8]) + rest)
-
-
-def short(value: object) -> str:
-    """One printable line for a value."""
-    text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    text = printable(text)
-    return text if len(text) <= _LONGEST else text[: _LONGEST - 3] + "..."

@@ -24,25 +24,14 @@ def command(project: Project, choices: Choices, dry_run: bool, as_json: bool) ->
     if dry_run:
         show_plan(planned, as_json)
         return
-    from harness.cli.bars import bars
+    from harness.cli.launching import launch
     from harness.cli.progress import Reporter
-    from harness.data import pins, ready
-    from harness.launch import ready_launch
     from harness.run import Outcome, train
 
     reporter = Reporter()
-    if (
-        planned.missing
-        and pins.load(project.source).dataset(planned.recipe.data).kind == "embedded"
-    ):
-        reporter.say(f"data {planned.recipe.data}: generating the embedded corpus")
-        with bars() as progress:
-            ready.prepare_embedded(project, planned.recipe.data, progress)
-        planned = plan(project, choices)
-    launch = ready_launch(project, planned, reporter.say)
-    reporter.say(f"identity {launch.identity.sha256}")
+    ready = launch(project, planned, reporter)
     with reporter.training(planned):
-        outcome: Outcome = train(launch, reporter.progress)
+        outcome: Outcome = train(ready, reporter.progress)
     _tell(outcome, as_json)
 
 

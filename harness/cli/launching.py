@@ -1,0 +1,27 @@
+"""From a plan to a launch, for every command that trains; an embedded corpus is made on the way."""
+
+from typing import TYPE_CHECKING
+
+from harness.plan import Plan, plan
+from harness.project import Project
+
+if TYPE_CHECKING:
+    from harness.cli.progress import Reporter
+    from harness.launch import Launch
+
+
+def launch(project: Project, planned: Plan, reporter: "Reporter") -> "Launch":
+    """Make the embedded data if it is missing, then environment, configuration, identity."""
+    from harness.cli.bars import bars
+    from harness.data import pins, ready
+    from harness.launch import ready_launch
+
+    key = planned.recipe.data
+    if planned.missing and pins.load(project.source).dataset(key).kind == "embedded":
+        reporter.say(f"data {key}: generating the embedded corpus")
+        with bars() as progress:
+            ready.prepare_embedded(project, key, progress)
+        planned = plan(project, planned.choices)
+    found = ready_launch(project, planned, reporter.say)
+    reporter.say(f"identity {found.identity.sha256}")
+    return found

@@ -1,0 +1,24 @@
+"""Nothing printed acts on a terminal, and different names stay different."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from harness.text import LONGEST, printable, short
+
+TEXTS = st.text() | st.binary().map(lambda data: data.decode(errors="surrogateescape"))
+
+
+@given(TEXTS)
+def test_all_is_printable(text: str) -> None:
+    assert printable(text).isprintable()
+    printable(text).encode()
+
+
+def test_what_it_becomes() -> None:
+    assert printable("a\x1b[1m\n\u202e\udcff é") == r"a\x1b[1m\n\u202e\udcff é"
+
+
+@given(TEXTS | st.lists(TEXTS) | st.integers() | st.none())
+def test_a_short_form_is_one_line(value: object) -> None:
+    assert short(value).isprintable()
+    assert len(short(value)) <= LONGEST
