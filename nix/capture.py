@@ -152,9 +152,13 @@ def host_libraries(loader: Path, binaries: Iterable[Path]) -> Iterator[tuple[str
 
 def host_cache() -> dict[str, Path]:
     """What the loader's cache knows, by library name, for this machine's word size."""
-    listing = subprocess.run(
-        ["/sbin/ldconfig", "-p"], capture_output=True, text=True, check=True
-    ).stdout
+    tool = shutil.which("ldconfig", path="/sbin:/usr/sbin:/bin:/usr/bin")
+    if tool is None:
+        sys.exit(
+            "capture: no ldconfig in /sbin or /usr/sbin; libraries of a host without one "
+            "cannot be found (install libc-bin, or use HARNESS_BASE_KIND=nixpkgs)"
+        )
+    listing = subprocess.run([tool, "-p"], capture_output=True, text=True, check=True).stdout
     known: dict[str, Path] = {}
     mark = "x86-64" if platform.machine() == "x86_64" else "AArch64"
     for name, about, path in re.findall(r"^\s*(\S+) \((.*)\) => (\S+)$", listing, re.MULTILINE):

@@ -1,5 +1,6 @@
 """The captured base: the same bytes each time, none of the host's folders, and it runs alone."""
 
+import importlib.util
 import json
 import re
 import subprocess
@@ -93,3 +94,13 @@ def test_every_module_is_compiled_and_its_source_never_checked(base: Path) -> No
         cache = source.parent / "__pycache__" / f"{source.stem}.cpython-311.pyc"
         # PEP 552: bit 0, checked by a hash; bit 1 not set, never at run time.
         assert int.from_bytes(cache.read_bytes()[4:8], "little") == 1
+
+
+def test_a_host_without_ldconfig_is_told_in_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    spec = importlib.util.spec_from_file_location("capture", CAPTURE)
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module.shutil, "which", lambda *args, **kwargs: None)
+    with pytest.raises(SystemExit, match="capture: no ldconfig .*install libc-bin"):
+        module.host_cache()
