@@ -158,10 +158,12 @@ def host_cache() -> dict[str, Path]:
             "capture: no ldconfig in /sbin or /usr/sbin; libraries of a host without one "
             "cannot be found (install libc-bin, or use HARNESS_BASE_KIND=nixpkgs)"
         )
-    listing = subprocess.run([tool, "-p"], capture_output=True, text=True, check=True).stdout
+    done = subprocess.run([tool, "-p"], capture_output=True, text=True, check=False)
+    if done.returncode:
+        sys.exit(f"capture: {tool} -p: {done.stderr.strip()} (run ldconfig as root first)")
     known: dict[str, Path] = {}
     mark = "x86-64" if platform.machine() == "x86_64" else "AArch64"
-    for name, about, path in re.findall(r"^\s*(\S+) \((.*)\) => (\S+)$", listing, re.MULTILINE):
+    for name, about, path in re.findall(r"^\s*(\S+) \((.*)\) => (\S+)$", done.stdout, re.MULTILINE):
         if mark in about:
             known.setdefault(name, Path(path).with_name(name))
     return known
