@@ -75,7 +75,9 @@ class CANDI(Algorithm):
     def corrupted(self, tokens: Tensor, sigma: Tensor) -> Tensor:
         """One-hot rows under noise, embedded: (B, L, hidden size)."""
         noise = torch.randn(*tokens.shape, self.size, device=tokens.device)
-        return (F.one_hot(tokens, self.size) + sigma[:, None, None] * noise) @ self.embeddings()[0]
+        table = self.embeddings()[0]
+        rows = F.one_hot(tokens, self.size) + sigma[:, None, None] * noise
+        return rows.to(table.dtype) @ table
 
     def forward(self, tokens: Tensor, uniform: Tensor, step: int = 0) -> Tensor:
         """Weighted cross-entropy of the hidden tokens (B, L)."""

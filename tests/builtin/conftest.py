@@ -54,3 +54,24 @@ def written(tmp_path: Path) -> Callable[[str, list[np.ndarray]], Path]:
         return folder
 
     return write
+
+
+@pytest.fixture
+def teacher_of(configured: Callable[..., DictConfig], tmp_path: Path) -> Callable[..., str]:
+    """Write the checkpoint of a random model of an algorithm, as a trainer does; its path."""
+    import checkpoint
+    from algorithms import build
+    from ema import Average
+    from small_models import perturbed
+
+    def write(algorithm: str, vocabulary: object, *overrides: str) -> str:
+        torch.manual_seed(5)
+        model = build(configured(algorithm, *overrides), vocabulary, torch.float32)
+        backbone = perturbed(model.backbone, 0.2)
+        state = {f"backbone.{name}": value for name, value in backbone.state_dict().items()}
+        average = Average(backbone.parameters(), 0.9)
+        path = tmp_path / "teacher.ckpt"
+        checkpoint.save(path, {"state_dict": state, "ema": average.state()})
+        return str(path)
+
+    return write
