@@ -4,6 +4,7 @@ import os
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
+from typing import Any
 
 from harness.audit.core import audit, holds_run
 from harness.audit.machine import Machine
@@ -53,7 +54,7 @@ def audit_all(machine: Machine, runs: list[Path], told: Callable[[Audit], None])
     return [done[run] for run in runs]
 
 
-def record(audits: list[Audit]) -> dict[str, object]:
+def record(audits: list[Audit]) -> dict[str, Any]:
     """Several audits as JSON; its schema is `audit`."""
     codes = {found.exit_code for found in audits}
     return {

@@ -19,9 +19,10 @@ MARKS = {0: ("holds", "green"), 1: ("differs", "red"), 2: ("not all could be che
 
 @click.command()
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.option("--paper", is_flag=True, help="Set what was measured beside published figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @click.pass_obj
-def command(project: Project, run: Path, as_json: bool) -> None:
+def command(project: Project, run: Path, paper: bool, as_json: bool) -> None:
     """Check each claim of RUN from its files; of a folder of runs, each run.
 
     Exit status 0: all hold. 1: something differs. 2: nothing differs, but something could not be
@@ -30,6 +31,8 @@ def command(project: Project, run: Path, as_json: bool) -> None:
     from harness.audit import Machine, audit_all, runs_below
     from harness.audit.trees import record, worst
     from harness.cli.bars import bars
+    from harness.cli.figures import show_figures
+    from harness.papers import of_run
 
     root = run.resolve()
     runs = runs_below(root)
@@ -42,10 +45,17 @@ def command(project: Project, run: Path, as_json: bool) -> None:
 
         audits = audit_all(Machine(project), runs, told)
     single = runs == [root]
+    figures = {found.run: of_run(project, found.run) for found in audits} if paper else {}
     if as_json:
-        click.echo(json.dumps(audits[0].record() if single else record(audits), indent=1))
+        document = record(audits)
+        for entry, found in zip(document["runs"], audits, strict=True):
+            if paper:
+                entry["paper"] = [one.record() for one in figures[found.run]]
+        click.echo(json.dumps(document["runs"][0] if single else document, indent=1))
     else:
         _tell(audits, single)
+        for where, comparisons in figures.items():
+            show_figures(where.name, comparisons)
     sys.exit(worst({found.exit_code for found in audits}))
 
 
