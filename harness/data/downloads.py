@@ -43,8 +43,8 @@ class FetchedDataset:
 
 
 @dataclass(frozen=True)
-class FetchedModel:
-    """A fetched model repository."""
+class Fetched:
+    """A fetched repository that is kept as it is."""
 
     repo: str
     revision: str
@@ -56,7 +56,8 @@ class Downloads:
     """Everything fetched, by pin."""
 
     datasets: Mapping[str, FetchedDataset] = field(default_factory=dict)
-    models: Mapping[str, FetchedModel] = field(default_factory=dict)
+    models: Mapping[str, Fetched] = field(default_factory=dict)
+    repositories: Mapping[str, Fetched] = field(default_factory=dict)
     files: Mapping[str, FetchedFile] = field(default_factory=dict)
 
     def publish(self, path: Path) -> None:
@@ -68,6 +69,7 @@ class Downloads:
                 "schema_version": 1,
                 "datasets": {key: asdict(value) for key, value in self.datasets.items()},
                 "models": {key: asdict(value) for key, value in self.models.items()},
+                "repositories": {key: asdict(value) for key, value in self.repositories.items()},
                 "files": [asdict(self.files[name]) for name in sorted(self.files)],
             },
         )
@@ -89,6 +91,7 @@ def read(path: Path) -> Downloads:
         )
         for key, value in record["datasets"].items()
     }
-    models = {key: FetchedModel(**value) for key, value in record["models"].items()}
+    models = {key: Fetched(**value) for key, value in record["models"].items()}
+    raw = {key: Fetched(**value) for key, value in record["repositories"].items()}
     files = {file["path"]: FetchedFile(**file) for file in record["files"]}
-    return Downloads(datasets, models, files)
+    return Downloads(datasets, models, raw, files)

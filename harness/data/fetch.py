@@ -8,7 +8,7 @@ from pathlib import Path
 
 from harness.data import downloads
 from harness.data.digests import Digests
-from harness.data.downloads import Disk, Downloads, FetchedDataset, FetchedFile, FetchedModel
+from harness.data.downloads import Disk, Downloads, Fetched, FetchedDataset, FetchedFile
 from harness.data.hub import Entry, Hub, Repository
 from harness.data.pins import Dataset, Model, Pins, document_range
 from harness.data.places import Places, hub_folder
@@ -69,6 +69,10 @@ def wanted(pins: Pins, keys: Iterable[str]) -> list[Wanted]:
             dataset = pins.dataset(key)
             parts = of_dataset(dataset)
             parts += [of_model(pins.model(name), weights=False) for name in dataset.models]
+        elif key in pins.repositories:
+            raw = pins.repositories[key]
+            repository = Repository("dataset", raw.repo, raw.revision)
+            parts = [Wanted(key, repository, tuple(raw.files), raw.files)]
         else:
             parts = [of_model(pins.model(key), weights=True)]
         for part in parts:
@@ -180,16 +184,20 @@ def record(
 ) -> Downloads:
     """Add what was fetched to the record, publish and return it."""
     known = downloads.read(places.downloads)
-    datasets, models = dict(known.datasets), dict(known.models)
+    datasets, models, raw = dict(known.datasets), dict(known.models), dict(known.repositories)
     for part in parts:
         repository = part.repository
         snapshot = places.snapshot(repository.kind, repository.repo, repository.revision)
-        if repository.kind == "model":
-            where = snapshot.relative_to(places.data).as_posix()
-            models[part.key] = FetchedModel(repository.repo, repository.revision, where)
+        where = snapshot.relative_to(places.data).as_posix()
+        if part.key in pins.repositories:
+            raw[part.key] = Fetched(repository.repo, repository.revision, where)
+        elif repository.kind == "model":
+            models[part.key] = Fetched(repository.repo, repository.revision, where)
         else:
             datasets[part.key] = _fetched_dataset(places, pins.dataset(part.key), disk)
-    result = replace(known, datasets=datasets, models=models, files={**known.files, **files})
+    result = replace(
+        known, datasets=datasets, models=models, repositories=raw, files={**known.files, **files}
+    )
     result.publish(places.downloads)
     return result
 

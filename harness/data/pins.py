@@ -94,11 +94,22 @@ class Model:
 
 
 @dataclass(frozen=True)
+class Raw:
+    """A dataset repository that is fetched as it is, and not processed."""
+
+    key: str
+    repo: str
+    revision: str
+    files: Mapping[str, str | None]
+
+
+@dataclass(frozen=True)
 class Pins:
     """The parsed `pins.json`."""
 
     datasets: Mapping[str, Dataset]
     models: Mapping[str, Model]
+    repositories: Mapping[str, Raw]
 
     def dataset(self, key: str) -> Dataset:
         """The dataset `key`. Raises Refused for an unknown one."""
@@ -129,7 +140,8 @@ def load(source: Path) -> Pins:
     record: Any = read_record(source / "pins.json", "pins")
     datasets = {key: _dataset(key, entry) for key, entry in record["datasets"].items()}
     models = {key: _model(key, entry) for key, entry in record["models"].items()}
-    return Pins(datasets, models)
+    raw = {key: Raw(key=key, **entry) for key, entry in record.get("repositories", {}).items()}
+    return Pins(datasets, models, raw)
 
 
 def _dataset(key: str, entry: dict[str, Any]) -> Dataset:

@@ -200,9 +200,9 @@ def test_what_is_there_already_does_not_count_as_remaining(tmp_path: Path) -> No
 def test_the_record_reads_back_as_written(tmp_path: Path) -> None:
     disk = downloads.Disk(1, 2, True, True, True)
     dataset = downloads.FetchedDataset("r", REVISION, None, ("s",), {"t": 1}, {"t": ("f",)}, disk)
-    model = downloads.FetchedModel("m", MODEL, "s")
+    model = downloads.Fetched("m", MODEL, "s")
     file = downloads.FetchedFile("f", 1, "0" * 64)
-    record = downloads.Downloads({"d": dataset}, {"m": model}, {"f": file})
+    record = downloads.Downloads({"d": dataset}, {"m": model}, {"r": model}, {"f": file})
     record.publish(tmp_path / "downloads.json")
     assert downloads.read(tmp_path / "downloads.json") == record
     with pytest.raises(Refused, match="observed_free"):

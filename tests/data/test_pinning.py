@@ -1,0 +1,96 @@
+"""Pinning from a stand-in Hub: the commit of now, and a digest for every file."""
+
+import hashlib
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from stand_in_hub import Files, StandIn, serving
+
+from harness.cli.main import group
+from harness.data import pins
+from harness.errors import Refused
+from harness.project import Project
+
+NOW, LATER = "a" * 40, "b" * 40
+CONTENTS = {"config.json": b"{}", "tokenizer.json": b"[]", "model.safetensors": b"w" * 50}
+
+
+@pytest.fixture
+def hub(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
+    large = frozenset({"model.safetensors"})
+    repositories = [
+        Files("model", "owner/toy", NOW, dict(CONTENTS), large),
+        Files("dataset", "owner/text", NOW, dict(CONTENTS), large),
+    ]
+    with serving(StandIn(repositories)) as server:
+        monkeypatch.setenv("HF_ENDPOINT", server.endpoint)
+        yield server
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    (tmp_path / "source").mkdir()
+    text = (Path(__file__).parents[2] / "pins.json").read_text()
+    (tmp_path / "source" / "pins.json").write_text(text)
+    return Project(source=tmp_path / "source", root=tmp_path)
+
+
+def _pin(project: Project, *words: str) -> str:
+    command = group.get_command(None, "pin")  # type: ignore[arg-type]
+    assert command is not None
+    result = CliRunner().invoke(command, words, obj=project, catch_exceptions=False)
+    return result.output
+
+
+def _sha256(*names: str) -> dict[str, str]:
+    return {name: hashlib.sha256(CONTENTS[name]).hexdigest() for name in names}
+
+
+def test_a_model_is_pinned_with_every_digest(project: Project, hub: StandIn) -> None:
+    before = pins.load(project.source)
+    assert f"toy: owner/toy@{NOW}" in _pin(project, "owner/toy")
+    after = pins.load(project.source)
+    model = after.model("toy")
+    assert (model.repo, model.revision, model.ids) == ("owner/toy", NOW, None)
+    assert model.files == _sha256("config.json", "tokenizer.json")
+    assert model.weights == _sha256("model.safetensors")
+    assert after.datasets == before.datasets
+
+
+def test_the_weights_are_not_fetched_for_a_pin(project: Project, hub: StandIn) -> None:
+    _pin(project, "owner/toy")
+    assert not [path for method, path, _, _ in hub.requests if path.startswith("/cdn/")]
+
+
+def test_a_dataset_is_pinned_as_it_is(project: Project, hub: StandIn) -> None:
+    _pin(project, "owner/text", "--kind", "dataset", "--key", "mine")
+    raw = pins.load(project.source).repositories["mine"]
+    assert raw.files == _sha256(*sorted(CONTENTS))
+
+
+def test_pinning_the_same_again_changes_nothing(project: Project, hub: StandIn) -> None:
+    _pin(project, "owner/toy")
+    before = (project.source / "pins.json").read_bytes()
+    _pin(project, "owner/toy")
+    assert (project.source / "pins.json").read_bytes() == before
+
+
+def test_a_pin_is_never_moved_in_passing(project: Project, hub: StandIn) -> None:
+    _pin(project, "owner/toy")
+    hub.repositories[0].revision = LATER
+    with pytest.raises(Refused, match="is already owner/toy@aaaaaaaaaaaa"):
+        _pin(project, "owner/toy")
+    _pin(project, "owner/toy", "--key", "toy-later")
+    assert pins.load(project.source).model("toy-later").revision == LATER
+
+
+def test_the_rest_of_the_file_stays_as_it_was(project: Project, hub: StandIn) -> None:
+    before = json.loads((project.source / "pins.json").read_text())
+    _pin(project, "owner/toy")
+    after = json.loads((project.source / "pins.json").read_text())
+    del after["models"]["toy"]
+    assert after == before
+    assert list(after["models"]) == list(before["models"])
