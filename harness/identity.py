@@ -7,7 +7,7 @@ See docs/formats/identity.md for each field.
 import hashlib
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from harness import __version__, places
 from harness.canonical import digest
@@ -15,9 +15,12 @@ from harness.data.ready import DataInputs
 from harness.files import sha256_file
 from harness.nar import nar_sha256
 from harness.nix import Environment
-from harness.plan import Plan
 from harness.project import Project
 from harness.sources import commit
+
+if TYPE_CHECKING:  # a plan looks into run folders, which know identities
+    from harness.adaptation import Ready
+    from harness.plan import Plan
 
 SCHEMA_VERSION = 1
 _ABSENT = object()  # not null: a field that is null is there
@@ -33,9 +36,15 @@ class Identity:
 
 
 def identify(
-    project: Project, plan: Plan, environment: Environment, data: DataInputs, config: bytes
+    project: Project,
+    plan: "Plan",
+    environment: Environment,
+    data: DataInputs,
+    config: bytes,
+    teacher: "Ready | None" = None,
 ) -> Identity:
-    """The identity of one launch, its configuration composed to `config`."""
+    """The identity of one launch, its configuration composed to `config`, its teacher ready."""
+    assert (teacher is None) == (plan.teacher is None)
     recipe = plan.recipe
     sources = {mount.target: mount.source for mount in plan.mounts}
     document: dict[str, object] = {
@@ -65,8 +74,8 @@ def identify(
             "revision": data.tokenizer_revision,
             "sha256": data.tokenizer_sha256,
         },
-        "teacher": _teacher(sources.get(places.TEACHER_FILE)),
-        "transformation": None,
+        "teacher": teacher and teacher.record(),
+        "transformation": teacher and teacher.transformed(),
         "config_sha256": hashlib.sha256(config).hexdigest(),
         "seed": plan.choices.seed,
         "resume": plan.choices.resume,
@@ -84,10 +93,6 @@ def identify(
 def tree_digest(path: Path) -> str:
     """A source tree's Nix archive digest, byte-code caches left out."""
     return nar_sha256(path, exclude=BYTE_CODE)
-
-
-def _teacher(path: Path | None) -> dict[str, str] | None:
-    return None if path is None else {"sha256": sha256_file(path)}
 
 
 def differences(expected: object, found: object, where: str = "") -> list[str]:

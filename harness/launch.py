@@ -1,9 +1,9 @@
 """From a plan to a launch that is ready to run: environment, data, configuration, identity."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from harness import places, sources
+from harness import adaptation, places, sources
 from harness.compose import compose
 from harness.data import ready
 from harness.data.ready import DataInputs
@@ -27,6 +27,7 @@ class Launch:
     data: DataInputs
     config: bytes
     identity: Identity
+    teacher: adaptation.Ready | None = None
 
     def box(self) -> Box:
         """The sandbox the trainer runs in."""
@@ -42,7 +43,7 @@ class Launch:
 
 
 def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
-    """Build the environment, check the data, compose and identify; nothing is trained.
+    """Build the environment, check the data and the teacher, compose, identify; nothing trains.
 
     Raises Refused where an input is missing or the configuration does not compose.
     """
@@ -56,5 +57,16 @@ def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
     data = ready.inputs(project, recipe.data, recipe.data_layout)
     report("composing the configuration in the sandbox")
     config = compose(project, plan, environment)
-    identity = identify(project, plan, environment, data, config)
-    return Launch(project, plan, environment, data, config, identity)
+    teacher = None
+    if plan.teacher is not None:
+        report(f"teacher {plan.teacher.file}: checking, and adapting where the recipe says so")
+        teacher = adaptation.ready(project, recipe, plan.teacher, environment)
+        plan = taught(plan, teacher)
+    identity = identify(project, plan, environment, data, config, teacher)
+    return Launch(project, plan, environment, data, config, identity, teacher)
+
+
+def taught(plan: Plan, teacher: adaptation.Ready) -> Plan:
+    """The plan with the file that the trainer is to read where it looks for its teacher."""
+    others = [mount for mount in plan.mounts if mount.target != places.TEACHER_FILE]
+    return replace(plan, mounts=(*others, Mount(teacher.file, places.TEACHER_FILE)))

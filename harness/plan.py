@@ -14,11 +14,11 @@ from harness.argv import argument_list
 from harness.data.places import Places, hub_folder
 from harness.data.ready import missing
 from harness.errors import Refused
-from harness.files import resolve_inside
 from harness.project import Project
 from harness.recipes import Catalogue, Recipe, load
 from harness.sandbox import Mount
 from harness.sources import tree
+from harness.teacher import Teacher, find
 
 # An offline Hub: no variable here depends on the host.
 OFFLINE = {
@@ -51,6 +51,7 @@ class Choices:
     seed: int = 42
     resume: bool = True
     teacher: Path | None = None
+    teacher_weights: str | None = None
     student_init: str | None = None
     locked: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
@@ -76,6 +77,7 @@ class Plan:
     per_device_batch: int
     accumulation: int
     student_init: str | None
+    teacher: Teacher | None
     overrides: tuple[str, ...]
     argv: tuple[str, ...]
     variables: Mapping[str, str]
@@ -105,6 +107,12 @@ class Plan:
             "accumulation": self.accumulation,
             "effective_batch": self.effective_batch,
             "student_init": self.student_init,
+            "teacher": self.teacher
+            and {
+                "file": str(self.teacher.file),
+                "run": self.teacher.run and str(self.teacher.run),
+                "weights": self.teacher.weights,
+            },
             "argv": list(self.argv),
             "working_folder": places.OUTPUT,
             "variables": dict(self.variables),
@@ -134,7 +142,7 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         raise Refused(f"seed {choices.seed}: must lie in 0 to 2^32 - 1")
     accumulation = _accumulation(recipe.number("global_batch"), devices, nodes, per_device)
     student_init = _student_init(catalogue, recipe, choices.student_init)
-    teacher = _teacher(project, recipe, choices.teacher)
+    teacher = _teacher(project, catalogue, recipe, choices)
     argv = argument_list(
         recipe.record(),
         devices=devices,
@@ -156,6 +164,7 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         per_device_batch=per_device,
         accumulation=accumulation,
         student_init=student_init,
+        teacher=teacher,
         overrides=argv[2:],
         argv=argv,
         variables={**OFFLINE, **PYTHON, **recipe.variables},
@@ -219,26 +228,27 @@ def _student_init(catalogue: Catalogue, recipe: Recipe, chosen: str | None) -> s
     return value
 
 
-def _teacher(project: Project, recipe: Recipe, given: Path | None) -> Path | None:
+def _teacher(
+    project: Project, catalogue: Catalogue, recipe: Recipe, choices: Choices
+) -> Teacher | None:
     family = recipe.fields.get("teacher_family")
     if family is None:
-        if given is not None:
-            raise Refused(f"teacher {given}: {recipe.model} has none; leave --teacher out")
+        for option in ("teacher", "teacher_weights"):
+            if (given := getattr(choices, option)) is not None:
+                name = option.replace("_", " ")
+                raise Refused(f"{name} {given}: {recipe.model} has no teacher; leave it out")
         return None
-    if given is None:
+    if choices.teacher is None:
         raise Refused(
-            f"{recipe.model} on {recipe.dataset}: needs a teacher of family {family}; "
-            "give --teacher FILE or RUN"
+            f"{recipe.model} on {recipe.dataset}: needs a teacher of family {family}; give "
+            f"--teacher FILE or RUN, or --with-teacher to train {catalogue.teacher(recipe)} first"
         )
-    return resolve_inside(project.root, given)
+    return find(project, recipe, choices.teacher, choices.teacher_weights)
 
 
-def _inputs(project: Project, recipe: Recipe, teacher: Path | None) -> tuple[Input, ...]:
+def _inputs(project: Project, recipe: Recipe, teacher: Teacher | None) -> tuple[Input, ...]:
     data = Input("data", project.data, tuple(missing(project, recipe.data, recipe.data_layout)))
-    if teacher is None:
-        return (data,)
-    absent = () if teacher.exists() else (f"{teacher} does not exist; train it first",)
-    return (data, Input("teacher", teacher, absent))
+    return (data,) if teacher is None else (data, Input("teacher", teacher.file, teacher.missing))
 
 
 def _mounts(
@@ -253,6 +263,7 @@ def _mounts(
         Mount(data.hub / tokenizer, f"{places.HUGGINGFACE}/hub/{tokenizer}"),
         Mount(run / "output", places.OUTPUT, writable=True),
     ]
+    # Where the recipe adapts its teacher, a ready launch has the adapted file in this one's place.
     teachers = [entry.path for entry in inputs if entry.name == "teacher"]
     return (*mounts, *(Mount(path, places.TEACHER_FILE) for path in teachers))
 

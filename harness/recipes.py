@@ -107,6 +107,11 @@ class Catalogue:
             for dataset in self.datasets(model):
                 yield model, dataset
 
+    def teacher(self, recipe: Recipe) -> str | None:
+        """The model whose runs teach `recipe`; None where it learns from no teacher."""
+        family = recipe.fields.get("teacher_family")
+        return None if family is None else str(self.tables["families"][family])
+
     def profiles(self) -> Mapping[str, str]:
         """Each profile's name and what it is for."""
         return {name: entry["description"] for name, entry in self.tables["profiles"].items()}

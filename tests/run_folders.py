@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from checkpoint_files import whole, write
 
-from harness import checkpoint, folder, provenance, run
+from harness import adaptation, checkpoint, folder, provenance, run
 from harness.audit import Machine
 from harness.complete import complete
 from harness.data.manifest import Manifest
@@ -22,7 +22,7 @@ from harness.errors import HarnessError, Refused
 from harness.files import open_log
 from harness.identity import identify
 from harness.inside.checkpoint import main as inside
-from harness.launch import Launch
+from harness.launch import Launch, taught
 from harness.nix import Base, Environment, lock_sha256
 from harness.plan import Choices, plan
 from harness.project import Project
@@ -110,10 +110,12 @@ def reading(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str])
 
 def launch(project: Project, choices: Choices = SMOKE) -> Launch:
     planned = plan(project, choices)
-    env, inputs = environment(project), data()
-    return Launch(
-        project, planned, env, inputs, CONFIG, identify(project, planned, env, inputs, CONFIG)
-    )
+    env, inputs, teacher = environment(project), data(), None
+    if planned.teacher is not None:
+        teacher = adaptation.ready(project, planned.recipe, planned.teacher, env)
+        planned = taught(planned, teacher)
+    identity = identify(project, planned, env, inputs, CONFIG, teacher)
+    return Launch(project, planned, env, inputs, CONFIG, identity, teacher)
 
 
 def losses(steps: int, start: float = 6.0) -> list[dict[str, float]]:

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from harness.adaptation import ready
 from harness.canonical import digest
 from harness.data.ready import DataInputs
 from harness.identity import differences, identify
@@ -34,7 +35,10 @@ class Inputs:
     config: bytes
 
     def sha256(self) -> str:
-        found = identify(self.project, self.plan, self.environment, self.data, self.config)
+        taught = self.plan.teacher and ready(
+            self.project, self.plan.recipe, self.plan.teacher, self.environment
+        )
+        found = identify(self.project, self.plan, self.environment, self.data, self.config, taught)
         validate(found.document, "identity", "test")
         return found.sha256
 

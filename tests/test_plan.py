@@ -80,7 +80,7 @@ CATALOGUE = load(SOURCE)
         (Choices("mdlm", "lm1b", locked={"lr": "x"}), "lr x: the recipe"),
         (Choices("mdlm", "lm1b", locked={"rounds": "8"}), "rounds 8: mdlm has no such setting"),
         (Choices("duo_dcd", "lm1b"), "needs a teacher of family uniform_duo; give --teacher"),
-        (Choices("mdlm", "lm1b", teacher=Path("t")), "teacher t: mdlm has none"),
+        (Choices("mdlm", "lm1b", teacher=Path("t")), "teacher t: mdlm has no teacher"),
         (Choices("fmlm", "lm1b", teacher=Path("/etc/x")), "lies outside"),
         (Choices("mdlm", "lm1b", student_init="scratch"), "only Di4C recipes have one"),
         (

@@ -48,6 +48,7 @@ def recorded_choices(identity: dict[str, Any], teacher: Path | None) -> Choices:
         seed=identity["seed"],
         resume=identity["resume"],
         teacher=teacher,
+        teacher_weights=identity["teacher"] and identity["teacher"]["weights"],
         student_init=identity["student_init"],
     )
 

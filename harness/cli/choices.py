@@ -22,6 +22,7 @@ OPTIONS = (
     click.option(
         "--teacher", type=click.Path(path_type=Path), help="A checkpoint or a finished run."
     ),
+    click.option("--teacher-weights", help="raw (default), or ema: the averaged ones, adapted."),
     click.option("--student-init", help="Di4C only: hf_small, teacher or scratch."),
     click.option("--name", help="Name of the run folder, instead of the choices' own."),
     *(
