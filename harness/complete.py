@@ -110,7 +110,8 @@ def final_metrics(path: Path) -> dict[str, float]:
 def metric_rows(path: Path) -> Iterator[dict[str, float]]:
     """The rows of a metrics file (one JSON object a line); lines that are none are passed over.
 
-    The file is the trainer's, so nothing in it is trusted: only finite numbers are taken.
+    The file is the trainer's, so nothing in it is trusted: only finite numbers that a record can
+    hold are taken, under names that can be printed.
     """
     try:
         with open_plain(path) as file:
@@ -123,10 +124,11 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
         except (ValueError, RecursionError):
             continue
         if isinstance(row, dict):
-            yield {
-                name: value
-                for name, value in row.items()
-                if isinstance(value, int | float)
-                and not isinstance(value, bool)
-                and math.isfinite(value)
-            }
+            yield {name: n for name, n in row.items() if name.isprintable() and _recordable(n)}
+
+
+def _recordable(value: object) -> bool:
+    """Whether canonical JSON has `value` as a number (RFC 8785: whole ones up to 2^53)."""
+    if isinstance(value, int):
+        return not isinstance(value, bool) and abs(value) < 1 << 53
+    return isinstance(value, float) and math.isfinite(value)

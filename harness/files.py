@@ -5,6 +5,7 @@ Publishing is: write beside the target, flush to disk, rename over it, flush the
 
 import hashlib
 import json
+import math
 import os
 import stat
 from collections.abc import Iterator
@@ -51,8 +52,10 @@ def publishing(target: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
             file.flush()
             os.fsync(file.fileno())
         part.rename(target)
-    except BaseException:
+    except BaseException as error:
         part.unlink(missing_ok=True)
+        if isinstance(error, OSError) and error.filename is None:
+            error.filename = str(target)  # a full disk names no file
         raise
     sync_folder(target.parent)
 
@@ -112,9 +115,10 @@ def sha256_file(path: Path) -> str:
 
 
 def read_json(path: Path) -> object:
-    """The JSON value in `path`; duplicate keys, NaN and files over 64 MiB are refused.
+    """The JSON value in `path`, of the kind that canonical JSON can hold (RFC 7493).
 
-    Raises Refused with the file's name for anything that is not such a value.
+    Raises Refused with the file's name for anything else: duplicate keys, NaN, infinities, whole
+    numbers beyond 2^53, half surrogate pairs, other encodings, and files over 64 MiB.
     """
     try:
         with open_plain(path) as file:
@@ -124,9 +128,34 @@ def read_json(path: Path) -> object:
     if len(data) > MAX_JSON:
         raise Refused(f"{path}: larger than {MAX_JSON >> 20} MiB; not a record of this harness")
     try:
-        return json.loads(data, object_pairs_hook=_unique, parse_constant=_no_constant)
+        return _parsed(data.decode())
     except (ValueError, RecursionError) as error:
         raise Refused(f"{path}: not valid JSON ({error})") from error
+
+
+def _parsed(text: str) -> object:
+    value = json.loads(
+        text,
+        object_pairs_hook=_unique,
+        parse_constant=_no_constant,
+        parse_float=_finite,
+        parse_int=_exact,
+    )
+    if "\\ud" in text.lower():  # escaped surrogates: each must have its other half
+        json.dumps(value, ensure_ascii=False).encode()
+    return value
+
+
+def _finite(digits: str) -> float:
+    if not math.isfinite(number := float(digits)):
+        raise ValueError(f"{digits[:30]} is too large a number")
+    return number
+
+
+def _exact(digits: str) -> int:
+    if abs(number := int(digits)) >= 1 << 53:
+        raise ValueError(f"{digits[:30]} is too large a whole number")
+    return number
 
 
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:

@@ -66,9 +66,14 @@ def state(run: Path, identity: Identity) -> State:
     Raises Refused where it belongs to another launch (naming what differs), or where a completed
     run's files no longer have their digests: neither is ever overwritten.
     """
-    if not (run / IDENTITY).exists():
+    entries = sorted(run.iterdir())
+    names = [entry.name for entry in entries]
+    for entry in entries:
+        if entry.is_symlink():
+            raise Refused(f"{entry}: is a symbolic link; the harness follows none in a run folder")
+    if IDENTITY not in names:
         ours = (LOCK, part_of(run / IDENTITY).name)  # what a kill before the identity leaves
-        others = sorted(entry.name for entry in run.iterdir() if entry.name not in ours)
+        others = [name for name in names if name not in ours]
         if others:
             raise Refused(f"{run}: holds {others[0]} but no {IDENTITY}; move it away")
         return State.EMPTY
@@ -79,7 +84,7 @@ def state(run: Path, identity: Identity) -> State:
             f"{run}: belongs to another launch (differs in {fields}); "
             "choose another --name or move it away"
         )
-    if not (run / COMPLETED).exists():
+    if COMPLETED not in names:
         return State.STARTED
     faults = altered(run, completed(run))
     if faults:
@@ -147,9 +152,19 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
             continue
         if status.st_nlink > 1:
             faults[name] = "is a hard link: another name shares its bytes"
+        if not _utf8(name):
+            faults[name] = "has a name that is no UTF-8"
         found[name] = Entry(name, status.st_size, sha256)
     found.pop(COMPLETED, None)  # it lists the others
     return found, faults
+
+
+def _utf8(name: str) -> bool:
+    try:
+        name.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _walk(run: Path, faults: dict[str, str]) -> Iterator[Path]:

@@ -1,6 +1,7 @@
 """One training run: its folder, the trainer in the sandbox, its completion."""
 
 import json
+import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,7 +16,8 @@ from harness.launch import Launch
 from harness.supervise import supervise
 
 PROGRESS = "progress.json"
-INTERRUPTED = (130, 143)
+INTERRUPTED = (129, 130, 143)
+_MOST = 1e12  # what no count, loss or speed that means something exceeds
 
 
 class TrainingFailed(HarnessError):
@@ -124,9 +126,20 @@ def read_progress(path: Path) -> Progress | None:
         with open_plain(path) as file:
             value = json.loads(file.read(4096))
         step, steps = value["step"], value["max_steps"]
-        if not (isinstance(step, int) and isinstance(steps, int)):
+        if not all(isinstance(n, int) and 0 <= n <= _MOST for n in (step, steps)):
             return None
-        rest = [value.get(n) for n in ("loss", "tokens_per_second", "seconds_left")]
-        return Progress(step, steps, *(float(v) if v is not None else None for v in rest))
+        speed, left = _number(value.get("tokens_per_second")), _number(value.get("seconds_left"))
+        return Progress(step, steps, _number(value.get("loss")), _finite(speed), _finite(left))
     except (OSError, Refused, ValueError, KeyError, TypeError, AttributeError, RecursionError):
         return None
+
+
+def _number(value: object) -> float | None:
+    """A number as one, infinities and NaN too (a loss may be); None for all else."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return None if _MOST < abs(value) < math.inf else float(value)
+
+
+def _finite(value: float | None) -> float | None:
+    return value if value is not None and math.isfinite(value) else None

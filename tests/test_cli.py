@@ -4,6 +4,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -54,6 +55,59 @@ def test_a_mistake_is_refused_without_a_trace(tmp_path: Path, words: tuple[str, 
     said = [line for line in done.stderr.splitlines() if not line.startswith(("Usage:", "Try "))]
     assert len([line for line in said if line.strip()]) == 1, done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+def root_file(root: Path) -> Path:
+    (root / "file").touch()
+    return root / "file" / "below"
+
+
+def root_link(root: Path) -> Path:
+    (root / "circle").symlink_to("circle")
+    return root / "circle"
+
+
+def root_name(root: Path) -> Path:
+    return Path(f"{root}/bad\udcff")
+
+
+def root_line(root: Path) -> Path:
+    (root / "a\nb\x1b[31m").write_text("no folder")
+    return root / "a\nb\x1b[31m" / "below"
+
+
+@pytest.mark.parametrize("make", [root_file, root_link, root_name, root_line])
+def test_a_root_that_cannot_be_is_one_line(tmp_path: Path, make: Callable[[Path], Path]) -> None:
+    (tmp_path / "cwd").mkdir()
+    given = ("--root", str(make(tmp_path)), "prepare", "lm1b", "--profile", "smoke")
+    done = python(tmp_path / "cwd", "-m", "harness", *given)
+    assert done.returncode in (1, 2)
+    assert done.stderr.count("\n") == 1, done.stderr
+    assert done.stderr.startswith("harness: ")
+    assert "\x1b" not in done.stderr
+
+
+@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-", "2>/dev/full"])
+def test_closed_streams_are_no_failure(tmp_path: Path, closed: str) -> None:
+    command = f'exec "$0" -sP -m harness --root "$1" plan mdlm lm1b {closed}'
+    words = ["/bin/sh", "-c", command, sys.executable, str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(SOURCE), "HARNESS_SOURCE": str(SOURCE)}
+    done = subprocess.run(words, capture_output=True, text=True, check=False, env=env)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_an_interrupt_is_one_line_and_status_130(tmp_path: Path) -> None:
+    code = (
+        "import harness.cli.main as m; from harness.cli import plan\n"
+        "def stop(*_): raise KeyboardInterrupt\n"
+        "plan.show_plan = stop\n"
+        f"import sys; sys.argv[1:] = ['--root', {str(tmp_path)!r}, 'plan', 'mdlm', 'lm1b']\n"
+        "m.main()"
+    )
+    done = python(tmp_path, "-c", code)
+    assert done.returncode == 130
+    assert done.stderr.strip().count("\n") == 0
+    assert "harness: interrupted" in done.stderr
 
 
 def test_a_plan_imports_nothing_heavy(tmp_path: Path) -> None:

@@ -1,12 +1,12 @@
 """What a trainer left is judged by what is in it."""
 
-import json
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness.canonical import canonical_json
 from harness.checkpoint import CheckpointReport
 from harness.complete import candidates, final_metrics, metric_rows, selected_step
 from harness.recipes import load
@@ -47,8 +47,28 @@ def test_any_bytes_give_only_finite_numbers(
     path.write_bytes(b"\n".join([b'{"loss": NaN}', b'{"x": 1e999}', b'{"y": "z"}', *lines, good]))
     rows = list(metric_rows(path))
     assert rows[-1] == {"step": 3, "loss": 2.5}
-    json.dumps(rows, allow_nan=False)
+    canonical_json(rows)
     assert final_metrics(path)["loss"] == 2.5
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        '{"loss": 1' + "0" * 400 + "}",
+        '{"loss": 9007199254740992}',
+        '{"loss": -1e999}',
+        '{"loss": true}',
+        '{"\\ud800": 1}',
+        '{"\\u001b[31m": 1}',
+        "[" * 100_000,
+    ],
+    ids=lambda row: row[:20],
+)
+def test_what_no_record_can_hold_is_passed_over(tmp_path: Path, row: str) -> None:
+    path = tmp_path / "metrics.jsonl"
+    path.write_text(f'{{"loss": 9007199254740991, "big": 1e20}}\n{row}\n')
+    assert final_metrics(path) == {"loss": (1 << 53) - 1, "big": 1e20}
+    canonical_json(final_metrics(path))
 
 
 def test_no_metrics_file_is_no_metrics(tmp_path: Path) -> None:

@@ -12,12 +12,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from harness import files
+from harness.canonical import canonical_json
 from harness.errors import Refused
 
 JSON = st.recursive(
     st.none()
     | st.booleans()
-    | st.integers()
+    | st.integers(-(1 << 53) + 1, (1 << 53) - 1)
     | st.floats(allow_nan=False, allow_infinity=False)
     | st.text(st.characters(exclude_categories=["Cs"])),
     lambda inner: (
@@ -135,6 +136,12 @@ def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path, kind
         (b"[NaN]", "NaN is no JSON number"),
         (b"[" * 100_000, "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
+        ('{"a": 1}'.encode("utf-16"), "not valid JSON"),
+        (b"[1e999]", "1e999 is too large a number"),
+        (b"[-9007199254740992]", "-9007199254740992 is too large a whole number"),
+        (b"[1" + b"0" * 5000 + b"]", "not valid JSON"),
+        (b'["\\ud800"]', "not valid JSON"),
+        (b'{"\\uDC00": 1}', "not valid JSON"),
     ],
 )
 def test_bad_json_is_refused_by_name(tmp_path: Path, text: bytes, said: str) -> None:
@@ -142,6 +149,22 @@ def test_bad_json_is_refused_by_name(tmp_path: Path, text: bytes, said: str) -> 
     path.write_bytes(text)
     with pytest.raises(Refused, match=f"bad.json.*{said}"):
         files.read_json(path)
+
+
+def test_all_that_canonical_json_holds_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "good.json"
+    path.write_text('["\\ud83d\\ude00", "\\\\ud800", 9007199254740991, 1e300, -0.5]')
+    value = ["\U0001f600", "\\ud800", (1 << 53) - 1, 1e300, -0.5]
+    assert files.read_json(path) == value
+    canonical_json(value)
+
+
+def test_a_full_disk_is_told_with_the_files_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fail_at(monkeypatch, "fsync", OSError(28, "No space left on device"))
+    with pytest.raises(OSError, match="record.json"):
+        files.publish_json(tmp_path / "record.json", 1)
 
 
 def test_an_absent_file_is_refused_by_name(tmp_path: Path) -> None:

@@ -130,7 +130,14 @@ def spoil_json(run: Path) -> str:
     return "not valid JSON"
 
 
+def spoil_record_link(run: Path) -> str:
+    (run / folder.COMPLETED).unlink()
+    (run / folder.COMPLETED).symlink_to("nowhere")
+    return "completed.json: is a symbolic link"
+
+
 SPOILS = (
+    spoil_record_link,
     *(spoil_add, spoil_remove, spoil_change, spoil_link, spoil_pipe, spoil_record, spoil_json),
 )
 
@@ -161,6 +168,25 @@ def test_the_lock_dies_with_its_holder(tmp_path: Path) -> None:
     os.waitpid(child, 0)
     with folder.locked(tmp_path):
         pass
+
+
+@pytest.mark.parametrize("name", [folder.IDENTITY, folder.OUTPUT, folder.MODEL, folder.STDERR])
+@pytest.mark.parametrize("target", ["nowhere", "/etc"])
+def test_a_link_in_a_run_folder_is_refused_before_anything_runs(
+    run: Path, identity: Identity, name: str, target: str
+) -> None:
+    (run / folder.COMPLETED).unlink()
+    if (run / name).exists():
+        (run / name).rename(run.with_name("away"))
+    (run / name).symlink_to(target)
+    with pytest.raises(Refused, match=f"{name}: is a symbolic link"):
+        folder.state(run, identity)
+
+
+def test_a_name_no_record_can_hold_is_no_part_of_a_result(run: Path) -> None:
+    Path(os.fsdecode(os.fsencode(run / folder.OUTPUT) + b"/bad\xff")).write_text("x")
+    with pytest.raises(Refused, match="has a name that is no UTF-8"):
+        folder.inventory(run)
 
 
 def test_the_inventory_is_in_path_order_without_the_record(run: Path) -> None:

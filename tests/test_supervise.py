@@ -9,8 +9,10 @@ from pathlib import Path
 import pytest
 import sandbox_base
 
+from harness import supervise as supervise_module
+from harness.errors import Refused
 from harness.sandbox import Mount
-from harness.supervise import supervise
+from harness.supervise import SIGNALS, supervise
 
 pytestmark = pytest.mark.e2e
 
@@ -81,7 +83,7 @@ while True: time.sleep(0.01)
 DEAF = SAVES.replace("sys.exit(128 + number)", "pass")
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupt_reaches_the_trainer_which_saves(trial: Trial, number: int) -> None:
     handler = signal.getsignal(number)
     thread = threading.Thread(target=send, args=(trial.output / "ready", number))
@@ -97,9 +99,45 @@ def test_a_second_interrupt_ends_a_trainer_that_does_not_listen(trial: Trial) ->
     threads = [threading.Thread(target=send, args=(path, signal.SIGINT)) for path in both]
     for thread in threads:
         thread.start()
-    assert trial.run(DEAF) == 128 + signal.SIGKILL
+    assert trial.run(DEAF) == 128 + signal.SIGINT
     for thread in threads:
         thread.join()
+
+
+def test_a_signal_that_was_ignored_stays_ignored(trial: Trial) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        thread = threading.Thread(target=send, args=(trial.output / "ready", signal.SIGHUP))
+        thread.start()
+        assert trial.run(f"open('{OUTPUT}/ready', 'w'); import time; time.sleep(1)") == 0
+        thread.join()
+    finally:
+        signal.signal(signal.SIGHUP, before)
+    assert trial.said() == ("", "")
+
+
+def test_a_log_that_cannot_be_written_is_told_once_the_trainer_has_ended(
+    trial: Trial, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened = supervise_module.open_log
+
+    def full(path: Path) -> object:
+        file = opened(path)
+        return Path("/dev/full").open("ab", buffering=0) if path == trial.logs[0] else file
+
+    monkeypatch.setattr(supervise_module, "open_log", full)
+    code = f"for n in range(50_000): print(n)\nopen('{OUTPUT}/saved', 'w')"
+    with pytest.raises(OSError, match="No space left") as caught:
+        trial.run(code)
+    assert caught.value.filename == str(trial.logs[0])
+    assert (trial.output / "saved").exists()
+
+
+def test_a_log_that_is_none_is_refused_before_anything_runs(trial: Trial) -> None:
+    trial.logs[1].mkdir()
+    with pytest.raises(Refused, match="cannot be opened as a log"):
+        trial.run(f"open('{OUTPUT}/ran', 'w')")
+    assert not (trial.output / "ran").exists()
 
 
 def send(when: Path, number: int) -> None:

@@ -3,12 +3,16 @@
 import importlib
 import os
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import click
 
-from harness.errors import HarnessError
+from harness.errors import HarnessError, Refused
 from harness.project import Project
+from harness.text import printable
+
+INTERRUPTED = 130
 
 # Subcommands are imported when called: the CLI's start stays fast.
 COMMANDS = {
@@ -66,13 +70,53 @@ class LazyGroup(click.Group):
 def group(ctx: click.Context, root: Path) -> None:
     """Train, audit and replicate diffusion language models from pins alone."""
     source = os.environ.get("HARNESS_SOURCE") or Path(__file__).parents[2]
-    ctx.obj = Project(source=Path(source), root=root.resolve())
+    ctx.obj = Project(source=Path(source), root=_real(root))
+
+
+def _real(root: Path) -> Path:
+    """`root` without links. Raises Refused where it leads nowhere or no record can hold it."""
+    try:
+        real = root.resolve()
+        str(real).encode()
+    except UnicodeEncodeError as error:
+        raise Refused(f"--root {root}: its path is no UTF-8; use another folder") from error
+    except (OSError, RuntimeError) as error:  # the current folder is gone, or a circle of links
+        raise Refused(f"--root {root}: leads nowhere; use another folder") from error
+    return real
 
 
 def main() -> None:
-    """Run the command line; a HarnessError is one line on stderr and its exit status."""
+    """Run the command line; what is the user's to mend is one line on stderr, and a status."""
+    _stand_in_for_closed_streams()
     try:
-        group(prog_name="harness")
+        status = group(prog_name="harness", standalone_mode=False)
+    except click.ClickException as error:
+        error.show()
+        status = error.exit_code
+    except click.Abort:
+        status = _failed("interrupted; the same command goes on from where it was", INTERRUPTED)
     except HarnessError as error:
-        click.echo(f"harness: {error}", err=True)
-        sys.exit(error.exit_code)
+        status = _failed(str(error), error.exit_code)
+    except OSError as error:  # a full disk, a folder of another user, ...
+        where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
+        status = _failed(f"{where}{error.strerror or error}", 1)
+    sys.exit(status if isinstance(status, int) else 0)
+
+
+def _failed(message: str, status: int) -> int:
+    """Say why the command failed, in one line that a terminal takes for text."""
+    with suppress(OSError):  # nobody may listen any more
+        click.echo(f"harness: {printable(message)}", err=True)
+    return status
+
+
+def _stand_in_for_closed_streams() -> None:
+    """Open the null device where a standard stream is closed, lest a file takes its place."""
+    for number in range(3):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.open(os.devnull, os.O_RDWR)  # takes the lowest number that is free
+    sys.stdin = sys.stdin or os.fdopen(0)
+    sys.stdout = sys.stdout or os.fdopen(1, "w")
+    sys.stderr = sys.stderr or os.fdopen(2, "w")

@@ -1,9 +1,10 @@
 """Progress on stderr: a live line on a terminal, now and then a plain line in a log."""
 
+import os
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 import click
 
@@ -18,14 +19,14 @@ class Reporter:
 
     def __init__(self) -> None:
         """Look once whether anybody watches."""
-        self._live = sys.stderr.isatty()
+        self._live = sys.stderr.isatty() and os.environ.get("TERM", "dumb") != "dumb"
         self._said = -PLAIN_SECONDS
         self._open = False
 
     def say(self, line: str) -> None:
         """One plain line."""
         self._close()
-        click.echo(line, err=True)
+        _write(f"{line}\n")
 
     @contextmanager
     def training(self, plan: Plan) -> Iterator[None]:
@@ -41,16 +42,30 @@ class Reporter:
         """Show where the training is."""
         now = time.monotonic()
         if self._live:
-            click.echo(f"\r\x1b[2K{line(progress)}", err=True, nl=False)
+            _write(f"\r\x1b[2K{line(progress)[: _columns() - 1]}")
             self._open = True
         elif now - self._said >= PLAIN_SECONDS:
-            click.echo(line(progress), err=True)
+            _write(f"{line(progress)}\n")
             self._said = now
 
     def _close(self) -> None:
         if self._open:
-            click.echo(err=True)
+            _write("\n")
             self._open = False
+
+
+def _write(text: str) -> None:
+    """Write to stderr if anybody listens: that a pager or `tee` is gone must stop no training."""
+    with suppress(OSError):
+        click.echo(text, err=True, nl=False)
+
+
+def _columns() -> int:
+    """The terminal's width: a line that wraps could not be taken back."""
+    try:
+        return os.get_terminal_size(sys.stderr.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
 
 
 def line(progress: Progress) -> str:

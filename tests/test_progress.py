@@ -1,0 +1,58 @@
+"""Progress on stderr goes on, or is left out, but never ends a training."""
+
+import io
+import sys
+
+import pytest
+
+from harness.cli.progress import Reporter
+from harness.run import Progress
+
+SOME = Progress(step=3, max_steps=8, loss=2.5, tokens_per_second=1000.0, seconds_left=5.0)
+
+
+class Terminal(io.StringIO):
+    """A stream that says it is a terminal."""
+
+    def isatty(self) -> bool:
+        return True
+
+
+class Gone(io.StringIO):
+    """A stream nobody reads any more."""
+
+    def write(self, text: str) -> int:
+        raise BrokenPipeError(32, "Broken pipe")
+
+
+def shown(monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, term: str | None) -> str:
+    monkeypatch.setattr(sys, "stderr", stream)
+    if term is None:
+        monkeypatch.delenv("TERM", raising=False)
+    else:
+        monkeypatch.setenv("TERM", term)
+    reporter = Reporter()
+    for _ in range(3):
+        reporter.progress(SOME)
+    reporter.say("end")
+    return stream.getvalue()
+
+
+def test_a_terminal_has_one_live_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = shown(monkeypatch, Terminal(), "xterm")
+    assert text.count("\r\x1b[2Kstep 3/8") == 3
+    assert text.endswith("left\nend\n")
+
+
+@pytest.mark.parametrize(
+    ("stream", "term"), [(io.StringIO(), "xterm"), (Terminal(), "dumb"), (Terminal(), None)]
+)
+def test_elsewhere_lines_are_plain_and_few(
+    monkeypatch: pytest.MonkeyPatch, stream: io.StringIO, term: str | None
+) -> None:
+    assert shown(monkeypatch, stream, term).count("step 3/8") == 1
+    assert "\x1b" not in stream.getvalue()
+
+
+def test_nobody_listening_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert shown(monkeypatch, Gone(), "xterm") == ""
