@@ -8,6 +8,7 @@ speed, its ids thrown away. Rows are compared with the plain generator's.
 import argparse
 import json
 import os
+import resource
 import shutil
 import subprocess
 import sys
@@ -35,9 +36,26 @@ def ours(work: Path, name: str, processes: int) -> int:
     documents = json.loads((work / "count.json").read_text())
     split = Split("train", "train", ("*.parquet",), documents)
     dataset = Dataset(
-        "bench", "hub", "bench", "0" * 40, None, "bench", None, {}, (split,), detokenizer,
-        name, (), length, "bench", "bench", {}, 0, None,
-    )  # fmt: skip
+        key="bench",
+        kind="hub",
+        repo="bench",
+        revision="0" * 40,
+        conversion=None,
+        config="bench",
+        shards=None,
+        files={},
+        splits=(split,),
+        detokenizer=detokenizer,
+        tokenizer=name,
+        models=(),
+        sequence_length=length,
+        processed="bench",
+        training_name="bench",
+        training_files={},
+        by_name=None,
+        required_free=0,
+        generator=None,
+    )
     model = Model(name, "hub", name, "0" * 40, {}, {}, None, None, Ids(65536, bos, eos))
     places = Places(work / "data")
     shutil.rmtree(places.data, ignore_errors=True)
@@ -148,8 +166,14 @@ def _tree_memory(root: int) -> int:
     return total
 
 
-def measure(way: str, work: Path, name: str, processes: int) -> tuple[float, int, int]:
-    """Seconds, rows and peak memory of one way, in a process of its own."""
+def _cpu() -> float:
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
+def measure(way: str, work: Path, name: str, processes: int) -> tuple[float, int, int, float]:
+    """Seconds, rows, peak memory and processor seconds of one way, in a process of its own."""
+    before = _cpu()
     words = [sys.executable, __file__, "--one", way, "--work", str(work), "--tokenizer", name]
     environment = {**os.environ, "HF_HUB_OFFLINE": "1", "HF_HOME": str(work / "home")}
     child = subprocess.Popen(
@@ -161,8 +185,11 @@ def measure(way: str, work: Path, name: str, processes: int) -> tuple[float, int
         peak = max(peak, _tree_memory(child.pid))
         time.sleep(0.5)
     assert child.stdout is not None
-    seconds, rows = json.loads(child.stdout.read())
-    return seconds, rows, peak
+    text = child.stdout.read()
+    if child.wait():
+        sys.exit(f"{way} failed; run it with --one to see why")
+    seconds, rows = json.loads(text)
+    return seconds, rows, peak, _cpu() - before
 
 
 def compare(work: Path, name: str, processes: int, megabytes: int, rounds: int) -> None:
@@ -172,18 +199,24 @@ def compare(work: Path, name: str, processes: int, megabytes: int, rounds: int) 
     (work / "raw").mkdir()
     count = corpus.write(work / "raw" / "0.parquet", work / "bert" / "vocab.txt", megabytes, words)
     (work / "count.json").write_text(json.dumps(count))
-    best: dict[str, tuple[float, int, int]] = {}
+    best: dict[str, tuple[float, int, int, float]] = {}
     for _ in range(rounds):
         for way in WAYS:
             got = measure(way, work, name, processes)
             best[way] = min(best.get(way, got), got)
-    for way, (seconds, rows, peak) in best.items():
+    for way, (seconds, rows, peak, cpu) in best.items():
         speed = rows * (length - 2) / seconds / 1e6
-        print(f"{name} {way:16} {speed:6.2f} Mtokens/s  peak {peak / 2**20:6.0f} MiB  {rows} rows")
+        print(
+            f"{name} {way:16} {speed:6.2f} Mtokens/s, {speed * seconds / cpu:6.2f} a core-second, "
+            f"peak {peak / 2**20:6.0f} MiB, {rows} rows"
+        )
     rival = min(best["datasets.map"][0], best["plain generator"][0])
     own, bound = best["ours"], best["tokenizer limit"]
     print(f"{name} speed over the better rival: {rival / own[0]:.2f}")
     print(f"{name} speed over the tokenizer's own: {bound[0] / own[0]:.2f}")
+    rival_cpu = min(best["datasets.map"][3], best["plain generator"][3])
+    print(f"{name} processor time of the better rival over ours: {rival_cpu / own[3]:.2f}")
+    print(f"{name} processor time of the tokenizer over ours: {bound[3] / own[3]:.2f}")
     print(f"{name} memory over datasets.map: {own[2] / best['datasets.map'][2]:.2f}")
     print(f"{name} rows equal to the plain generator's: {_same(work, length)}")
 
