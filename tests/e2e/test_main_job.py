@@ -16,7 +16,7 @@ SOURCE = Path(__file__).parents[2]
 SMOKE = ("mdlm", "lm1b", "--profile", "smoke")
 NAME = "mdlm-lm1b-smoke-seed42"
 
-pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
 def harness(root: Path, *words: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
