@@ -1,0 +1,175 @@
+"""Reports: all that an audit found is on the page, whatever a run's files say is only text."""
+
+import json
+import re
+from dataclasses import replace
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from run_folders import SMOKE, Here, completed_run, reading
+
+from harness.audit import audit
+from harness.project import Project
+from harness.report import gather, html, markdown
+from harness.report.curves import HEIGHT, WIDTH, Axis, curve, thinned
+
+__all__ = ["reading"]
+SOURCE = Path(__file__).parents[1]
+HOSTILE = "\x1b[31m<script>alert(1)</script> | `x` \u202e ]]>"
+
+
+class Checked(HTMLParser):
+    """Reads a page: every tag closed, ids unique, links within it known, nothing from outside."""
+
+    VOID = frozenset({"meta", "link", "br", "line", "polyline", "circle"})
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.open: list[str] = []
+        self.ids: list[str] = []
+        self.targets: list[str] = []
+        self.text: list[str] = []
+        self.tags: set[str] = set()
+        self.feed(text)
+        assert self.open == []
+        assert len(self.ids) == len(set(self.ids))
+        assert {target.removeprefix("#") for target in self.targets} <= set(self.ids)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        if tag not in self.VOID:
+            self.open.append(tag)
+        given = dict(attrs)
+        if given.get("id"):
+            self.ids.append(given["id"] or "")
+        assert not given.keys() & {"src", "srcset", "style", "onclick", "onload"}
+        href = given.get("href") or ""
+        if tag == "a":
+            assert href.startswith(("#", "https://")), href
+            if href.startswith("#"):
+                self.targets.append(href)
+        elif href:
+            assert href == "data:,"
+
+    def handle_endtag(self, tag: str) -> None:
+        if tag not in self.VOID:
+            assert self.open.pop() == tag
+
+    def handle_data(self, data: str) -> None:
+        if "style" not in self.open:
+            self.text.append(data)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(source=SOURCE, root=tmp_path / "root")
+
+
+@pytest.mark.usefixtures("reading")
+class TestPage:
+    def test_a_page_shows_what_was_found(self, project: Project) -> None:
+        run = completed_run(project)
+        page = gather(project, [audit(Here(project), run)])
+        seen = Checked(html(page))
+        text = " ".join(" ".join(seen.text).split())
+        completed = json.loads((run / "completed.json").read_text())
+        for expected in (
+            "mdlm on lm1b", "profile smoke", "no figure of a paper", "not comparable",
+            completed["identity_sha256"], completed["checkpoint"]["tensors"]["state"]["digest"],
+            "validation perplexity", "27.04", "cores",
+        ):  # fmt: skip
+            assert expected in text, expected
+        assert "script" not in seen.tags
+        assert {"svg", "polyline", "details"} <= seen.tags
+
+    def test_a_tree_has_an_index_and_names_what_differs(self, project: Project) -> None:
+        good = completed_run(project)
+        bad = completed_run(project, replace(SMOKE, seed=7))
+        (bad / "model.ckpt").write_bytes(b"x")
+        page = gather(project, [audit(Here(project), run) for run in (good, bad)])
+        seen = Checked(html(page))
+        text = " ".join(seen.text)
+        assert "nav" in seen.tags
+        assert {"#run-1", "#run-2"} <= set(seen.targets)
+        assert "file model.ckpt" in text
+        told = markdown(page)
+        assert "file model.ckpt" in told
+        assert f"| {bad.name} | mdlm on lm1b, smoke | differs |" in told
+
+    def test_a_run_without_a_valid_record_is_shown_all_the_same(self, project: Project) -> None:
+        run = completed_run(project)
+        for name in ("identity.json", "completed.json", "provenance.json"):
+            (run / name).write_text("{}")
+        page = gather(project, [audit(Here(project), run)])
+        text = " ".join(Checked(html(page)).text)
+        assert "no valid launch" in text
+        assert "identity.json" in markdown(page)
+
+    def test_a_record_nested_without_end_is_left_out(self, project: Project) -> None:
+        run = completed_run(project)
+        record = json.loads((run / "identity.json").read_text())
+        for _ in range(200):
+            record["transformation"] = {"deeper": record["transformation"]}
+        (run / "identity.json").write_text(json.dumps(record))
+        page = gather(project, [audit(Here(project), run)])
+        assert "no valid launch" in html(page)
+
+    def test_whatever_a_run_says_is_text(self, project: Project) -> None:
+        run = completed_run(project)
+        record = json.loads((run / "provenance.json").read_text())
+        record["attempts"][-1]["host"] |= {"processor": HOSTILE, "gpus": [HOSTILE]}
+        (run / "provenance.json").write_text(json.dumps(record))
+        (run / HOSTILE.replace("/", "")).write_bytes(b"")
+        page = gather(project, [audit(Here(project), run)])
+        text = html(page)
+        assert "script" not in Checked(text).tags
+        told = markdown(page)
+        for made in (text, told):
+            assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", made)
+        assert "<script>" not in told.replace(r"\<script\>", "")
+        rows = [line for line in told.splitlines() if line.startswith("| file")]
+        assert all(len(re.findall(r"(?<!\\)\|", row)) == 6 for row in rows)
+        assert rows
+
+
+POINTS = st.dictionaries(st.integers(1, 5000), st.floats(-1e6, 1e6), min_size=1, max_size=900)
+
+
+@given(POINTS)
+def test_a_curve_lies_in_its_drawing(values: dict[int, float]) -> None:
+    rows = [{"step": step, "loss": value} for step, value in values.items()]
+    found = curve("loss", rows, "loss")
+    assert found is not None
+    for point in found.line.split():
+        x, y = map(float, point.split(","))
+        assert 0 <= x <= WIDTH
+        assert 0 <= y <= HEIGHT
+    assert found.count == len(values)
+    assert found.lowest[1] == min(values.values())
+    assert all(0 <= tick.at <= WIDTH for tick in found.x_ticks)
+    assert all(0 <= tick.at <= HEIGHT for tick in found.y_ticks)
+
+
+def test_no_values_no_curve() -> None:
+    assert curve("loss", [{"step": 1}, {"loss": 1.0}], "loss") is None
+
+
+@given(POINTS)
+def test_thinning_keeps_the_ends_and_the_extremes(values: dict[int, float]) -> None:
+    points = sorted((float(x), y) for x, y in values.items())
+    kept = thinned(points)
+    assert len(kept) <= 402
+    assert kept == sorted(kept)
+    assert (kept[0], kept[-1]) == (points[0], points[-1])
+    for pick in (min, max):
+        assert pick(y for _, y in kept) == pick(y for _, y in points)
+
+
+@given(st.floats(-1e5, 1e5), st.floats(1e-3, 1e5))
+def test_ticks_are_few_and_on_the_axis(low: float, span: float) -> None:
+    axis = Axis(low, low + span, 0, 100)
+    assert 1 <= len(axis.ticks()) <= 10
+    assert all(-1e-6 <= tick.at <= 100 + 1e-6 for tick in axis.ticks())
