@@ -8,7 +8,7 @@ import json
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from functools import cached_property
@@ -78,7 +78,9 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
     if name is None:
         return Ready(teacher.file, sha256, identity, teacher.weights, None)
     work = Work(project, environment, recipe, teacher, sha256, identity)
-    with only_one(Places.of(project).lock(f"teacher-{work.key}"), f"adapting {teacher.file}"):
+    with only_one(
+        Places.of(project).lock(f"teacher-{work.target.name}"), f"adapting {teacher.file}"
+    ):
         record = existing(work.target) or work.make()
         work.check(record)
     made = Transformation(str(name), work.code, str(record["output_sha256"]))
@@ -96,6 +98,26 @@ def finished(run: Path, recipe: Recipe) -> str:
     if faults:
         raise Refused(f"teacher {run}: {faults[0]}; 'harness audit' tells all of it")
     return identity
+
+
+def decided(
+    fields: Mapping[str, Any], code: str, sha256: str, identity: str | None, weights: str
+) -> dict[str, object]:
+    """What decides an adapted file, as its provenance record has it; `fields` are a recipe's."""
+    return {
+        "family": fields["teacher_family"],
+        "transformation": {"name": fields["transformation"], "code_sha256": code},
+        "weights": weights,
+        "source_sha256": sha256,
+        "teacher_identity": identity,
+        "base_vocabulary": fields["vocabulary"],
+        "blocks": fields["teacher_blocks"],
+    }
+
+
+def place(project: Project, decided: Mapping[str, object]) -> Path:
+    """The folder of the teacher that is decided so, there or not yet."""
+    return resolve_inside(project.root, project.data / "teachers" / digest(decided))
 
 
 def code_sha256(project: Project) -> str:
@@ -120,28 +142,16 @@ class Work:
         """The digest of the code."""
         return code_sha256(self.project)
 
+    @cached_property
     def decided(self) -> dict[str, object]:
-        """What decides the adapted file, as its provenance record has it."""
-        fields = self.recipe.fields
-        return {
-            "family": fields["teacher_family"],
-            "transformation": {"name": fields["transformation"], "code_sha256": self.code},
-            "weights": self.teacher.weights,
-            "source_sha256": self.sha256,
-            "teacher_identity": self.identity,
-            "base_vocabulary": fields["vocabulary"],
-            "blocks": fields["teacher_blocks"],
-        }
+        """What decides the adapted file."""
+        weights = self.teacher.weights
+        return decided(self.recipe.fields, self.code, self.sha256, self.identity, weights)
 
-    @property
-    def key(self) -> str:
-        """The name of its folder."""
-        return digest(self.decided())
-
-    @property
+    @cached_property
     def target(self) -> Path:
         """The folder of the adapted file and its provenance."""
-        return resolve_inside(self.project.root, self.project.data / "teachers" / self.key)
+        return place(self.project, self.decided)
 
     def make(self) -> dict[str, object]:
         """Adapt the teacher in the sandbox and publish the folder whole; returns its record."""
@@ -152,7 +162,7 @@ class Work:
             shutil.rmtree(part / "sandbox")
             record: dict[str, object] = {
                 **made,
-                **self.decided(),  # last: the tool has no say in these
+                **self.decided,  # last: the tool has no say in these
                 "schema_version": 1,
                 "output_sha256": sha256_file(part / folder.MODEL),
             }
@@ -193,8 +203,7 @@ class Work:
 
     def check(self, record: dict[str, object]) -> None:
         """Raises Refused unless the published folder is the one this work makes, whole."""
-        decided = self.decided()
-        if {name: record[name] for name in decided} != decided:
+        if {name: record[name] for name in self.decided} != self.decided:
             raise Refused(f"{self.target}: was made from something else; remove it")
         if sha256_file(self.target / folder.MODEL) != record["output_sha256"]:
             raise Refused(f"{self.target / folder.MODEL}: has other bytes than recorded; remove it")

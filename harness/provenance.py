@@ -33,6 +33,7 @@ def begin(run: Path, launch: Launch) -> dict[str, object]:
             "environment": str(launch.environment.path),
             "base": str(launch.environment.base.path),
             "mounts": {mount.target: str(mount.source) for mount in launch.plan.mounts},
+            "teacher": launch.plan.teacher and str(launch.plan.teacher.file),
         },
         "attempts": [*before, attempt],
     }

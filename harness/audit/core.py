@@ -8,13 +8,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from harness import folder
-from harness.audit import own, pins, tensors
+from harness.audit import own, pins, teachers, tensors
 from harness.audit.machine import Machine
 from harness.audit.recorded import Recorded, read
-from harness.audit.teachers import find
 from harness.audit.verdicts import Audit, Claim, differs, equal, unchecked
+from harness.canonical import digest
 from harness.errors import HarnessError, Refused
 from harness.files import sha256_file
+from harness.schemas import read_record
 
 Check = Callable[[Recorded], Iterator[Claim]]
 
@@ -39,6 +40,7 @@ CHECKS: tuple[tuple[str, Check, tuple[str, ...]], ...] = (
     ("environment", pins.environment, (_I,)),
     ("data", pins.data, (_I,)),
     ("tensors", tensors.tensors, (_I, _C)),
+    ("adapted teacher", teachers.adapted, (_I, _F)),
 )
 
 
@@ -101,7 +103,7 @@ def teacher(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
     recorded = run.identity["teacher"]
     if recorded is None:
         return
-    path = find(run.project, run.run, recorded["sha256"], run.provenance)
+    path = teachers.find(run.project, run.run, recorded["sha256"], run.provenance)
     if path is None:
         yield unchecked("teacher", "its checkpoint is not on this machine")
         return
@@ -112,5 +114,8 @@ def teacher(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
     elif origin in above:
         yield differs("teacher's run", f"{origin.name} is, at the end, its own teacher")
     else:
+        if recorded["identity"] is not None:
+            found = digest(read_record(origin / folder.IDENTITY, "identity"))
+            yield equal("teacher's identity", recorded["identity"], found, origin.name)
         for claim in _audit(run.machine, origin, above).claims:
             yield claim.below(f"teacher {origin.name}: ")

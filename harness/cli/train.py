@@ -1,38 +1,57 @@
 """`harness train`: from a recipe to a completed run."""
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.chain import chain
 from harness.cli.choices import launch_choices
 from harness.cli.plan import show_plan
-from harness.plan import Choices, plan
+from harness.plan import Choices, Plan, plan
 from harness.project import Project
+
+if TYPE_CHECKING:
+    from harness.run import Outcome
 
 
 @click.command()
 @launch_choices
+@click.option("--with-teacher", is_flag=True, help="First train its teacher, unless that is done.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or the plan) as JSON.")
 @click.pass_obj
-def command(project: Project, choices: Choices, dry_run: bool, as_json: bool) -> None:
+def command(
+    project: Project, choices: Choices, with_teacher: bool, dry_run: bool, as_json: bool
+) -> None:
     """Train MODEL on DATASET in the sandbox, check the result and record it.
 
     The same command again skips a completed run and goes on with an interrupted one.
     """
-    planned = plan(project, choices)
+    before = []
+    if with_teacher:
+        first, choices = chain(project, choices)
+        before.append(first)
+    planned = plan(project, choices)  # before any training: what is refused is refused now
     if dry_run:
-        show_plan(planned, as_json)
+        for one in (planned,) if as_json else (*before, planned):
+            show_plan(one, as_json)
         return
+    for one in before:
+        outcome = _train(project, one)
+        if not as_json:
+            _tell(outcome, as_json)
+    _tell(_train(project, plan(project, choices)), as_json)
+
+
+def _train(project: Project, planned: Plan) -> "Outcome":
     from harness.cli.launching import launch
     from harness.cli.progress import Reporter
-    from harness.run import Outcome, train
+    from harness.run import train
 
     reporter = Reporter()
     ready = launch(project, planned, reporter)
     with reporter.training(planned):
-        outcome: Outcome = train(ready, reporter.progress)
-    _tell(outcome, as_json)
+        return train(ready, reporter.progress)
 
 
 def _tell(outcome: Any, as_json: bool) -> None:
