@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from pyarrow import parquet
 
 _BLOCK = 1 << 20  # bytes of text
+_LARGE = 32 << 20  # a row group beyond this is divided, at the price of reading it again
 _TEXTS = 512  # documents read at once
 
 
@@ -88,7 +89,11 @@ class ParquetBlock:
 
 @dataclass(frozen=True)
 class _Part:
-    """A block's worth of one file, before the split's bounds are known."""
+    """A block's worth of one file, before the split's bounds are known.
+
+    `start` and `stop` are bytes in a lines file; in Parquet `start` is the first document within
+    the row groups.
+    """
 
     documents: int
     path: Path
@@ -99,7 +104,7 @@ class _Part:
     def block(self, first: int, last: int) -> Block:
         """The block of documents `first` to `last` of this part."""
         if self.groups:
-            return ParquetBlock(self.path, self.groups, first, last)
+            return ParquetBlock(self.path, self.groups, self.start + first, self.start + last)
         if (first, last) != (0, self.documents):
             raise Refused(f"{self.path}: a split of JSON lines takes whole files")
         return LinesBlock(self.path, self.start, self.stop, self.documents)
@@ -125,6 +130,12 @@ def _row_groups(path: Path) -> Iterator[_Part]:
     with parquet.ParquetFile(path) as file:
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
+            if group.total_byte_size > _LARGE:
+                if count:
+                    yield _Part(count, path, groups=tuple(groups))
+                    groups, size, count = [], 0, 0
+                yield from _pieces(path, number, group.num_rows, group.total_byte_size)
+                continue
             groups.append(number)
             size, count = size + group.total_byte_size, count + group.num_rows
             if size >= _BLOCK:
@@ -132,6 +143,13 @@ def _row_groups(path: Path) -> Iterator[_Part]:
                 groups, size, count = [], 0, 0
     if count:
         yield _Part(count, path, groups=tuple(groups))
+
+
+def _pieces(path: Path, group: int, rows: int, size: int) -> Iterator[_Part]:
+    """A large row group in parts whose tokens fit into memory many times over."""
+    step = max(1, rows * _LARGE // size)
+    for start in range(0, rows, step):
+        yield _Part(min(step, rows - start), path, start=start, groups=(group,))
 
 
 def plan(files: Sequence[Path], expression: str) -> list[Block]:

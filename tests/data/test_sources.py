@@ -28,11 +28,12 @@ def _texts(blocks: list[sources.Block]) -> list[str]:
     files=st.lists(st.lists(st.text(max_size=20), min_size=1, max_size=30), min_size=1, max_size=3),
     group=st.integers(1, 9),
     block=st.integers(1, 400),
+    large=st.integers(1, 400),
     start=st.none() | st.integers(-40, 40),
     stop=st.none() | st.integers(-40, 40),
 )
 def test_parquet_documents(
-    tmp_path: Path, files: list[list[str]], group: int, block: int,
+    tmp_path: Path, files: list[list[str]], group: int, block: int, large: int,
     start: int | None, stop: int | None,
 ) -> None:  # fmt: skip
     sources._opened.cache_clear()
@@ -46,6 +47,7 @@ def test_parquet_documents(
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sources, "_BLOCK", block)
         patched.setattr(sources, "_TEXTS", 3)
+        patched.setattr(sources, "_LARGE", large)
         assert _texts(sources.plan(paths, expression)) == wanted
 
 
