@@ -60,8 +60,8 @@ def explain(log: str, known: Pins, dataset_key: str) -> list[str]:
     """Lines for a run's log: what it asked the Hub for, and which pin to add; often none."""
     seen = known.dataset(dataset_key).models
     pinned = {(m.repo, "model"): key for key, m in known.models.items()}
-    for key, dataset in known.datasets.items():
-        pinned |= {(name, "dataset"): key for name in (dataset.repo, dataset.training_name)}
+    for name, dataset in known.datasets.items():
+        pinned |= {(repo, "dataset"): name for repo in (dataset.repo, dataset.training_name)}
     lines = []
     for want in asked(log):
         what = f"the run asked the Hub for {want.kind} {want.repo}"

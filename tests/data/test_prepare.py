@@ -75,14 +75,15 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_rows_are_the_references_for_any_blocks_and_shards(
     make_work: MakeWork, texts: list[str], length: int, block: int, shard: int
 ) -> None:
-    work = make_work({"train": [*texts, "the judge saw the boats ."]}, length=length)
+    documents = [*texts, "the judge saw the boats .", "the boats saw Clara ."]  # a row at least
+    work = make_work({"train": documents}, length=length)
     shutil.rmtree(work.places.data, ignore_errors=True)
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(sources, "_BLOCK", block)
         patched.setattr(arrow, "SHARD_TOKENS", shard)
         patched.setattr(arrow, "BATCH_TOKENS", max(12, shard // 2))
         made = prepare.prepare(work, silent)
-    wanted = reference(work, [*texts, "the judge saw the boats ."])
+    wanted = reference(work, documents)
     assert rows(work, "train") == wanted
     assert made.splits["train"].sequences == len(wanted)
 
