@@ -71,7 +71,7 @@ class Trainer:
             if self._due(self.config.trainer.val_check_interval):
                 self.validate()
             stopped = int(max(self.world.gathered(self.stopped_by)))
-            if stopped or self._due(self.every):
+            if stopped or self._due(self.every) or self._kept():
                 self.save()
             if stopped and self.step < steps:
                 return 128 + stopped
@@ -171,9 +171,7 @@ class Trainer:
                 "shape": dict(vars(self.algorithm.backbone.shape)),
             },
         }
-        kept = self.config.checkpointing.kept
-        if kept is not None and self._due(kept.every):
-            name = kept.name.format(step=self.step, count=self.step // kept.every)
+        if name := self._kept():
             checkpoint.save(self.folder / name, content)
         checkpoint.save(self.last, content)
 
@@ -193,6 +191,13 @@ class Trainer:
         self.algorithm.load_beside(content["beside"])
         self.step, self.losses = content["global_step"], list(content["losses"])
         checkpoint.set_random_state(states[self.world.rank])
+
+    def _kept(self) -> str | None:
+        """The name under which this step's checkpoint stays, where it does."""
+        kept = self.config.checkpointing.kept
+        if kept is None or self.step % kept.every:
+            return None
+        return kept.name.format(step=self.step, count=self.step // kept.every)
 
     def _due(self, interval: int) -> bool:
         return self.step % interval == 0 or self.step == self.config.trainer.max_steps

@@ -4,70 +4,18 @@ The configuration (`configs/`, Hydra) takes the overrides of the MDLM, Duo, FLM 
 trainers; `algo` says which algorithm it is (MDLM's own trainer has no `algo`: it is the default).
 """
 
-import os
 import sys
-from pathlib import Path
-
-os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA: repeatable products
 
 import hydra
-import torch
 from omegaconf import DictConfig
 
-import vocabulary
-import world
-from algorithms import build
-from checkpoint import seed_all
-from data import Rows
-from loop import Trainer
-
-PRECISIONS = {
-    "bf16": torch.bfloat16,
-    "bf16-mixed": torch.bfloat16,
-    "32": torch.float32,
-    "32-true": torch.float32,
-}
-
-
-def sets(config: DictConfig) -> tuple[Rows, Rows]:
-    """The training and the held-out rows, under the names the papers' trainers look for."""
-    data, length = config.data, config.model.length
-    if not data.wrap:
-        sys.exit("data.wrap=false: only packed (wrapped) sets are read")
-    names = (f"{data.train}_{data.train_split}", f"{data.valid}_{data.valid_split}")
-    train, valid = (Path(data.cache_dir, f"{name}_bs{length}_wrapped.dat") for name in names)
-    return Rows(train, length), Rows(valid, length)
-
-
-def check_batch(config: DictConfig) -> None:
-    """End the program unless devices, accumulation and batch sizes agree."""
-    trainer, loader = config.trainer, config.loader
-    parts = (trainer.devices, trainer.num_nodes, trainer.accumulate_grad_batches, loader.batch_size)
-    devices, nodes, accumulation, batch = parts
-    if devices * nodes * accumulation * batch != loader.global_batch_size:
-        sys.exit(
-            f"global batch {loader.global_batch_size} is not {devices} devices x {nodes} nodes x "
-            f"{accumulation} accumulated x {batch} rows"
-        )
+from start import train
 
 
 @hydra.main(version_base=None, config_path="configs", config_name="config")
 def main(config: DictConfig) -> None:
-    """Train as configured; exits with 128 + n when signal n stopped it."""
-    check_batch(config)
-    precision = PRECISIONS.get(str(config.trainer.precision))
-    if precision is None:
-        sys.exit(f"trainer.precision={config.trainer.precision}: one of {', '.join(PRECISIONS)}")
-    here = world.enter(config.trainer.accelerator, config.trainer.devices, config.trainer.num_nodes)
-    torch.use_deterministic_algorithms(True)
-    torch.set_num_threads(config.trainer.threads)
-    seed_all(config.seed)  # the same weights in every process
-    tokens = vocabulary.read(Path(config.data.tokenizer_name_or_path))
-    algorithm = build(config, tokens, precision)
-    seed_all(config.seed + 1_000_003 * here.rank)  # and other noise in each
-    status = Trainer(config, algorithm, sets(config), here).run()
-    world.leave(here)
-    sys.exit(status)
+    """Train as configured."""
+    sys.exit(train(config))
 
 
 if __name__ == "__main__":

@@ -18,6 +18,9 @@ ALGORITHMS = {
     "fmlm": "FMLM",
     "candi": "CANDI",
     "distillation": "DCD",
+    "sdtt": "SDTT",
+    "di4c": "Di4C",
+    "rdlm": "RDLM",
 }
 
 

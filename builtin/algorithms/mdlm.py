@@ -25,17 +25,18 @@ from backbone import DiT, Shape
 from vocabulary import Vocabulary
 
 NEVER = -1e6  # added to the mask's logit
+LOWEST = 1e-3  # of times in validation, where the weight 1 / t would make it noisy
 
 
-class MDLM(Algorithm):
-    """The absorbing-state process and its denoiser."""
+class Masked(Algorithm):
+    """The absorbing-state process and a denoiser over `size` states, of which `mask` is one."""
 
-    def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
+    def __init__(
+        self, config: DictConfig, size: int, mask: int, precision: torch.dtype, **parts: bool
+    ) -> None:
         super().__init__()
-        if (config.diffusion, config.parameterization, config.T) != ("absorbing_state", "subs", 0):
-            sys.exit("mdlm: diffusion=absorbing_state parameterization=subs T=0 is what there is")
-        size, self.mask = vocabulary.with_mask
-        self.backbone = DiT(Shape.of(config.model, size), precision)
+        self.mask = mask
+        self.backbone = DiT(Shape.of(config.model, size, **parts), precision)
         self.timed = config.time_conditioning
         self.first_time = config.training.sampling_eps
         self.noise_floor = config.noise.eps
@@ -47,23 +48,29 @@ class MDLM(Algorithm):
     def logits(self, noisy: Tensor, alpha: Tensor) -> Tensor:
         """Scores of every token for the masked positions of `noisy` (B, L): (B, L, V)."""
         sigma = -alpha.log() if self.timed else torch.zeros_like(alpha)
-        logits = self.backbone(noisy, sigma)
+        return self.unmasked(self.backbone(noisy, sigma))
+
+    def unmasked(self, logits: Tensor) -> Tensor:
+        """The same, but never the mask."""
         never = torch.zeros(logits.shape[-1], device=logits.device)
         never[self.mask] = NEVER
         return logits + never
 
-    def forward(self, tokens: Tensor, uniform: Tensor, step: int = 0) -> Tensor:
-        """One term of equation 10 a token."""
-        t = self.first_time + (1 - self.first_time) * uniform
-        alpha = self.kept(t)
-        masked = torch.rand(tokens.shape, device=tokens.device) < (1 - alpha)[:, None]
-        logits = self.logits(torch.where(masked, self.mask, tokens), alpha)
-        nll = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
-        return nll.view(tokens.shape) * masked / t[:, None]
+    def masked(self, tokens: Tensor, t: Tensor) -> Tensor:
+        """Which tokens (B, L) are masked at times t (B,)."""
+        return torch.rand(tokens.shape, device=tokens.device) < (1 - self.kept(t))[:, None]
 
     def measure(self, tokens: Tensor, uniform: Tensor) -> Tensor:
-        """The training loss is the bound."""
-        return self(tokens, uniform)
+        """One term of equation 10 a token."""
+        return self.bound(tokens, max(self.first_time, LOWEST), uniform)
+
+    def bound(self, tokens: Tensor, first: float, uniform: Tensor) -> Tensor:
+        """The same, from time `first` on."""
+        t = first + (1 - first) * uniform
+        masked = self.masked(tokens, t)
+        logits = self.logits(torch.where(masked, self.mask, tokens), self.kept(t))
+        nll = F.cross_entropy(logits.flatten(0, 1), tokens.flatten(), reduction="none")
+        return nll.view(tokens.shape) * masked / t[:, None]
 
     @torch.no_grad()
     def sample(self, count: int, steps: int) -> Tensor:
@@ -85,3 +92,16 @@ class MDLM(Algorithm):
                 tokens = torch.where(revealed, categorical(probabilities), tokens)
                 probabilities = None
         return tokens
+
+
+class MDLM(Masked):
+    """The denoiser, trained by its bound."""
+
+    def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
+        if (config.diffusion, config.parameterization, config.T) != ("absorbing_state", "subs", 0):
+            sys.exit("mdlm: diffusion=absorbing_state parameterization=subs T=0 is what there is")
+        super().__init__(config, *vocabulary.with_mask, precision)
+
+    def forward(self, tokens: Tensor, uniform: Tensor, step: int = 0) -> Tensor:
+        """The bound."""
+        return self.bound(tokens, self.first_time, uniform)

@@ -10,7 +10,7 @@ from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parents[2]
 TREES = {"rdlm": "configs_rdlm", "sdtt": "configs_rounds", "di4c": "configs_rounds"}
-READY = {"mdlm", "duo", "flm", "fmlm", "candi", "duo_dcd"}
+READY = {"mdlm", "duo", "flm", "fmlm", "candi", "duo_dcd", "mdlm_sdtt", "duo_di4c", "mdlm_di4c"}
 VALUES = {
     "per_device_batch_size": "64",
     "devices": "8",

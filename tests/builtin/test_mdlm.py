@@ -65,7 +65,7 @@ def test_the_model_is_a_distribution_and_the_bound_lies_above_its_nll(model: MDL
         nelbo(model, tokens) + math.log(p)
         for tokens, p in zip(sequences, probabilities, strict=True)
     ]
-    assert min(gaps) > 0
+    assert min(gaps) > -1e-9  # some rows are all but certain
     assert max(gaps) > 1e-3
 
 

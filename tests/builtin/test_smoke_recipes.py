@@ -1,0 +1,70 @@
+"""Every smoke recipe composes on the built-in configuration trees, as its trainer will see it."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+
+from harness.inside.compose import compose
+from harness.plan import Choices, Plan, plan
+from harness.project import Project
+from harness.recipes import load
+
+SOURCE = Path(__file__).parents[2]
+CATALOGUE = load(SOURCE)
+ROOT = Path("/nonexistent")
+
+
+def planned(model: str, dataset: str) -> Plan:
+    taught = "teacher_family" in CATALOGUE.recipe(model, dataset).fields
+    teacher = Path("teacher.ckpt") if taught else None
+    choices = Choices(model, dataset, profile="smoke", teacher=teacher)
+    return plan(Project(source=SOURCE, root=ROOT), choices, CATALOGUE)
+
+
+def composed(one: Plan) -> Any:
+    request = {
+        "config_dir": str(SOURCE / "builtin" / one.recipe.config_dir),
+        "config_name": one.recipe.config_name,
+        "overrides": list(one.overrides),
+        "devices": one.devices,
+    }
+    return yaml.safe_load(compose(request))
+
+
+@pytest.mark.parametrize(("model", "dataset"), list(CATALOGUE.pairs()))
+def test_a_smoke_recipe_composes(model: str, dataset: str) -> None:
+    one = planned(model, dataset)
+    fields = one.recipe.fields
+    assert one.recipe.source == "builtin"
+    assert (SOURCE / "builtin" / one.recipe.entrypoint).is_file()
+    config = composed(one)
+    if model == "rdlm":  # other names; its own tests
+        assert config["training"]["n_iters"] == fields["max_steps"]
+        return
+    assert config["trainer"]["max_steps"] == fields["max_steps"]
+    assert config["trainer"]["accelerator"] == "cpu"
+    assert config["loader"]["global_batch_size"] == fields["global_batch"]
+    assert config["model"]["length"] == fields["sequence_length"]
+    assert config["model"]["name"] == "tiny"
+    if "teacher_blocks" in fields:
+        assert config["model"]["n_blocks"] == fields["teacher_blocks"]
+
+
+@pytest.mark.parametrize(
+    ("model", "dataset"),
+    [(m, d) for m, d in CATALOGUE.pairs() if "rounds" in CATALOGUE.recipe(m, d).fields],
+)
+def test_a_smoke_recipes_rounds_fill_its_steps(model: str, dataset: str) -> None:
+    fields = CATALOGUE.recipe(model, dataset, "smoke").fields
+    assert fields["rounds"] * fields["steps_per_round"] == fields["max_steps"]
+    assert fields.get("selected_step", fields["max_steps"]) % fields["steps_per_round"] == 0
+
+
+@pytest.mark.parametrize(("model", "dataset"), list(CATALOGUE.pairs()))
+def test_a_smoke_recipe_saves_what_is_selected(model: str, dataset: str) -> None:
+    fields = CATALOGUE.recipe(model, dataset, "smoke").fields
+    selected = fields.get("selected_step", fields["max_steps"])
+    assert selected <= fields["max_steps"]
+    assert selected % fields["checkpoint_every"] == 0
