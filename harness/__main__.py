@@ -1,5 +1,10 @@
 """`python -m harness`: the command line."""
 
-from harness.cli.main import main
+import sys
 
-main()
+try:
+    from harness.cli.main import main
+
+    main()
+except KeyboardInterrupt:  # while modules are imported
+    sys.exit(130)

@@ -8,6 +8,7 @@ from harness.nix import Environment
 from harness.plan import OFFLINE, PYTHON, Plan
 from harness.project import Project
 from harness.sandbox import Box, Mount
+from harness.sources import byte_code
 
 
 def inside_box(
@@ -27,6 +28,7 @@ def inside_box(
         variables={**OFFLINE, **PYTHON},
         cwd=places.OUTPUT,
         tmpfs=("/tmp", places.WORK, places.OUTPUT),
+        hidden=byte_code(mounts),
     )
 
 

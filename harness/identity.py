@@ -16,7 +16,7 @@ from harness.files import sha256_file
 from harness.nar import nar_sha256
 from harness.nix import Environment
 from harness.project import Project
-from harness.sources import commit
+from harness.sources import BYTE_CODE, commit
 
 if TYPE_CHECKING:  # a plan looks into run folders, which know identities
     from harness.adaptation import Ready
@@ -24,7 +24,6 @@ if TYPE_CHECKING:  # a plan looks into run folders, which know identities
 
 SCHEMA_VERSION = 1
 _ABSENT = object()  # not null: a field that is null is there
-BYTE_CODE = frozenset({"__pycache__"})
 
 
 @dataclass(frozen=True)
@@ -91,8 +90,8 @@ def identify(
 
 
 def tree_digest(path: Path) -> str:
-    """A source tree's Nix archive digest, byte-code caches left out."""
-    return nar_sha256(path, exclude=BYTE_CODE)
+    """A source tree's Nix archive digest, byte code left out: the sandbox does not show it."""
+    return nar_sha256(path, exclude=frozenset({BYTE_CODE}))
 
 
 def differences(expected: object, found: object, where: str = "") -> list[str]:

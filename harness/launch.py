@@ -39,6 +39,7 @@ class Launch:
             cwd=places.OUTPUT,
             gpus=self.plan.recipe.fields.get("accelerator", "cuda") == "cuda",
             share_network=self.plan.nodes > 1,
+            hidden=sources.byte_code(self.plan.mounts),
         )
 
 

@@ -24,7 +24,7 @@ class _Sink(Protocol):
 def nar_sha256(path: Path, *, exclude: frozenset[str] = frozenset()) -> str:
     """Digest of the tree at `path` as Nix writes it: `sha256-<base64>`.
 
-    `exclude` names entries left out wherever they stand (byte-code caches, say).
+    `exclude` names folders left out wherever they stand (byte-code caches, say).
     Raises Refused for sockets, devices and pipes, which no archive can hold.
     """
     sink = hashlib.sha256()
@@ -56,7 +56,7 @@ def _node(sink: _Sink, path: Path, exclude: frozenset[str]) -> None:
     elif stat.S_ISDIR(status.st_mode):
         _string(sink, b"directory")
         for name in sorted(os.fsencode(entry.name) for entry in path.iterdir()):
-            if os.fsdecode(name) in exclude:
+            if os.fsdecode(name) in exclude and _is_folder(path / os.fsdecode(name)):
                 continue
             for part in (b"entry", b"(", b"name", name, b"node"):
                 _string(sink, part)
@@ -65,6 +65,10 @@ def _node(sink: _Sink, path: Path, exclude: frozenset[str]) -> None:
     else:
         raise Refused(f"{path}: neither file, folder nor link; a source tree holds only these")
     _string(sink, b")")
+
+
+def _is_folder(path: Path) -> bool:
+    return stat.S_ISDIR(path.lstat().st_mode)
 
 
 def _contents(sink: _Sink, path: Path, size: int) -> None:

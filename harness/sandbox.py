@@ -55,7 +55,8 @@ class Box:
     """What a sandboxed command may see.
 
     `base` and each path of `closure` are shown read-only at their own paths; `mounts` at their
-    targets; `tmpfs` folders are empty and writable, and vanish at the end.
+    targets; `tmpfs` folders are empty and writable, and vanish at the end. `hidden` folders are
+    shown empty, whatever a mount has there.
     """
 
     base: Path
@@ -66,6 +67,7 @@ class Box:
     gpus: bool = False
     share_network: bool = False
     tmpfs: tuple[str, ...] = ("/tmp", places.WORK)
+    hidden: tuple[str, ...] = ()
 
 
 def arguments(
@@ -92,6 +94,8 @@ def options(box: Box, seccomp_fd: int, driver: gpu.Driver | None = None) -> list
         result += gpu.arguments(driver)
     for mount in box.mounts:
         result += ["--bind" if mount.writable else "--ro-bind", str(mount.source), mount.target]
+    for folder in box.hidden:
+        result += ["--tmpfs", folder, "--remount-ro", folder]
     # Last, so that everything above could still be put in place.
     for path in READ_ONLY:
         result += ["--remount-ro", path]

@@ -6,15 +6,19 @@ is there is a look at the disk: no evaluation, no network.
 
 import base64
 import hashlib
-from collections.abc import Mapping
+import os
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from harness import places
 from harness.errors import Refused
 from harness.project import Project
+from harness.sandbox import Mount
 from harness.schemas import read_record
 
 BUILTIN = "builtin"
+BYTE_CODE = "__pycache__"
 _STORE = "/nix/store"
 _ALPHABET = "0123456789abcdfghijklmnpqrsvwxyz"  # Nix's base 32
 
@@ -57,6 +61,23 @@ def tree(project: Project, source: str) -> Path:
     if pin.tree is None:
         return project.data / "sources" / f"{source}-{pin.commit}"
     return store_path(pin.tree)
+
+
+def byte_code(mounts: Iterable[Mount]) -> tuple[str, ...]:
+    """The folders of byte code in the code that `mounts` show, as places in the sandbox.
+
+    Python would run what is in them in place of the source, which alone the identity is of.
+    """
+    found = []
+    for mount in mounts:
+        if mount.target in (places.SOURCE, places.ADAPTERS):
+            for folder, names, _ in os.walk(mount.source):
+                if BYTE_CODE in names:
+                    names.remove(BYTE_CODE)
+                    if not Path(folder, BYTE_CODE).is_symlink():
+                        inside = Path(folder).relative_to(mount.source) / BYTE_CODE
+                        found.append(str(Path(mount.target, inside)))
+    return tuple(sorted(found))
 
 
 def missing(project: Project, source: str) -> list[str]:
