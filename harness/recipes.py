@@ -183,12 +183,14 @@ class Catalogue:
         if name not in self.tables["profiles"]:
             raise Refused(f"profile {name}: unknown; one of {', '.join(self.tables['profiles'])}")
         layers = self.tables["profiles"][name]
+        on_model = layers.get("models", {}).get(model, {})
         return _merged(
             [
                 layers.get("every", {}),
                 layers.get("datasets", {}).get(dataset, {}),
                 layers.get("sources", {}).get(source, {}),
-                layers.get("models", {}).get(model, {}),
+                on_model,
+                on_model.get("datasets", {}).get(dataset, {}),
             ],
             parts=("source", "data", "fields", "choices", "variables", "set", "append"),
         )

@@ -40,14 +40,16 @@ def test_a_smoke_recipe_composes(model: str, dataset: str) -> None:
     assert one.recipe.source == "builtin"
     assert (SOURCE / "builtin" / one.recipe.entrypoint).is_file()
     config = composed(one)
-    if model == "rdlm":  # other names; its own tests
+    assert config["model"]["name"] == "tiny"
+    assert config["model"]["length"] == fields["sequence_length"]
+    if model == "rdlm":  # which has names of its own
         assert config["training"]["n_iters"] == fields["max_steps"]
+        assert config["training"]["batch_size"] == fields["global_batch"]
+        assert config["accelerator"] == "cpu"
         return
     assert config["trainer"]["max_steps"] == fields["max_steps"]
     assert config["trainer"]["accelerator"] == "cpu"
     assert config["loader"]["global_batch_size"] == fields["global_batch"]
-    assert config["model"]["length"] == fields["sequence_length"]
-    assert config["model"]["name"] == "tiny"
     if "teacher_blocks" in fields:
         assert config["model"]["n_blocks"] == fields["teacher_blocks"]
 
