@@ -181,7 +181,7 @@ def test_a_crate_is_read_by_its_own_library(
     read = ROCrate(target)
     assert read.mainEntity.id == "recipe.json"
     assert "ComputationalWorkflow" in read.mainEntity.type
-    (action,) = read.root_dataset["mentions"]
+    action = read.root_dataset["mentions"]
     assert action.type == "CreateAction"
     assert action["instrument"] == read.mainEntity
     results = {entity.id for entity in action["result"]}

@@ -67,12 +67,14 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
         f"launch identity {completed['identity_sha256']}."
     )
     crate.datePublished = completed["completed"]
-    crate.license = license_ or UNSTATED
 
     def add(id_: str, **properties: Any) -> ContextEntity:
         made: ContextEntity = crate.add(ContextEntity(crate, id_, properties=properties))
         return made
 
+    crate.license = UNSTATED
+    if license_ is not None:
+        crate.license = add(license_, **{"@type": "CreativeWork", "name": license_})
     crate.root_dataset["conformsTo"] = [
         add(uri, **{"@type": "CreativeWork", "name": name, "version": version})
         for uri, name, version in PROFILES
@@ -88,7 +90,11 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
     workflow = crate.add_workflow(
         run / folder.RECIPE,
         folder.RECIPE,
-        properties={"name": f"recipe of {recipe['model']} on {recipe['dataset']}"},
+        properties={
+            "name": f"recipe of {recipe['model']} on {recipe['dataset']}",
+            "version": identity["harness"]["version"],
+            "url": LANGUAGE["url"],
+        },
         main=True,
         lang=crate.add(ComputerLanguage(crate, "#recipe-language", properties=LANGUAGE)),
     )
@@ -103,6 +109,7 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
         **{
             "@type": "CreateAction",
             "name": f"training of {run.name}",
+            "description": f"{len(provenance['attempts'])} attempt(s), the last one to its end",
             "startTime": provenance["attempts"][0]["started"],
             "endTime": completed["completed"],
             "actionStatus": "http://schema.org/CompletedActionStatus",
@@ -111,7 +118,7 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
     action["instrument"] = workflow
     action["object"] = inputs
     action["result"] = [*results, completion]
-    crate.root_dataset["mentions"] = [action]
+    crate.root_dataset["mentions"] = action
     return crate
 
 
@@ -121,8 +128,8 @@ def _file(crate: "ROCrate", run: Path, entry: dict[str, Any]) -> Any:
         "contentSize": str(entry["size"]),
         "sha256": entry["sha256"],
     }
-    if media := MEDIA.get(Path(entry["path"]).suffix):
-        properties["encodingFormat"] = media
+    media = MEDIA.get(Path(entry["path"]).suffix, "application/octet-stream")
+    properties["encodingFormat"] = media
     return crate.add_file(run / entry["path"], entry["path"], properties=properties)
 
 
