@@ -77,6 +77,15 @@ class Trainer:
                 return 128 + stopped
         return 0
 
+    def evaluate(self, path: Path) -> int:
+        """Measure a checkpoint's averaged weights on the held-out rows; the exit status."""
+        self.load(path)
+        self.unigram = unigram_perplexity(self.training, self.held_out, self.algorithm.words)
+        if self.world.first:
+            self.metrics = Metrics(self.folder / "metrics.jsonl", 0)
+        self.validate()
+        return 0
+
     @property
     def every(self) -> int:
         """Steps from checkpoint to checkpoint."""

@@ -50,9 +50,9 @@ def check_batch(config: DictConfig) -> None:
 
 
 def train(config: DictConfig) -> int:
-    """Train as configured; the exit status, 128 + n when signal n stopped it."""
-    if config.mode != "train":
-        sys.exit(f"mode={config.mode}: train is what there is")
+    """Train, or evaluate, as configured; the exit status, 128 + n when signal n stopped it."""
+    if config.mode not in ("train", "ppl_eval"):
+        sys.exit(f"mode={config.mode}: train or ppl_eval")
     check_batch(config)
     precision = PRECISIONS.get(str(config.trainer.precision))
     if precision is None:
@@ -65,6 +65,10 @@ def train(config: DictConfig) -> int:
     tokens = vocabulary.read(Path(config.data.tokenizer_name_or_path))
     algorithm = build(config, tokens, precision)
     seed_all(config.seed + 1_000_003 * here.rank)  # and other noise in each
-    status = Trainer(config, algorithm, sets(config), here).run()
+    trainer = Trainer(config, algorithm, sets(config), here)
+    if config.mode == "train":
+        status = trainer.run()
+    else:
+        status = trainer.evaluate(Path(config.eval.checkpoint_path))
     world.leave(here)
     return status

@@ -166,3 +166,15 @@ def test_unigram_perplexity_is_that_of_counted_frequencies(
     # Counts with one added: 4, 2, 1 of 7.
     wanted = ((7 / 4) ** 2 * (7 / 2) * 7) ** (1 / 4)
     assert unigram_perplexity(train, held_out, 3) == pytest.approx(wanted)
+
+
+def test_an_evaluation_measures_what_training_measured_last(
+    start: Callable[..., Trainer], tmp_path: Path
+) -> None:
+    assert start(tmp_path / "trained").run() == 0
+    rows = [json.loads(r) for r in (tmp_path / "trained/metrics.jsonl").read_text().splitlines()]
+    trained = [row for row in rows if "validation_nll" in row][-1]
+    evaluated = start(tmp_path / "evaluated")
+    assert evaluated.evaluate(tmp_path / "trained/checkpoints/last.ckpt") == 0
+    (found,) = (tmp_path / "evaluated/metrics.jsonl").read_text().splitlines()
+    assert json.loads(found) == trained
