@@ -213,7 +213,7 @@ class DiT(nn.Module):
     @property
     def device(self) -> torch.device:
         """Where the weights are."""
-        return self.vocab_embed.embedding.device
+        return self.output_layer.linear.weight.device
 
     def forward(
         self, x: Tensor, sigma: Tensor, until: Tensor | None = None, latent: Tensor | None = None

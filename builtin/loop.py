@@ -19,6 +19,8 @@ from metrics import unigram_perplexity, validation
 from records import Metrics, Progress
 from world import World
 
+HUGE = 700.0  # nats, whose perplexity a float cannot hold
+
 
 class Trainer:
     """A model in training: weights, optimiser, averages, position in the data, and files."""
@@ -60,6 +62,7 @@ class Trainer:
             self.metrics = Metrics(self.folder / "metrics.jsonl", self.step)
             tokens = global_batch * self.training.length
             progress = Progress(self.folder / "progress.json", self.step, steps, tokens)
+        self.algorithm.train()
         if self.step == 0:
             self.validate()
         while self.step < steps:
@@ -148,11 +151,12 @@ class Trainer:
         if not self.world.first:
             return
         if self.algorithm.bounded:
-            perplexity = math.exp(mean)
+            perplexity = math.exp(mean) if mean < HUGE else None
             found = {"validation_nll": mean, "validation_perplexity": perplexity}
             self.metrics.add(step=self.step, **found, unigram_perplexity=self.unigram)
             alone = f"(token frequencies alone: {self.unigram:.2f})"
-            sys.stdout.write(f"step {self.step}: validation perplexity {perplexity:.2f} {alone}\n")
+            shown = "too large for a number" if perplexity is None else f"{perplexity:.2f}"
+            sys.stdout.write(f"step {self.step}: validation perplexity {shown} {alone}\n")
         else:
             self.metrics.add(step=self.step, validation_loss=mean)
             sys.stdout.write(f"step {self.step}: validation loss {mean:.4f}\n")

@@ -1,0 +1,141 @@
+"""Di4C: its identities on mixtures that can be enumerated."""
+
+import itertools
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from algorithms.di4c import Di4C, averaged, divergence, gain
+from omegaconf import DictConfig
+from small_models import perturbed
+from torch import Tensor
+from vocabulary import Vocabulary
+
+WORDS = 3
+VOCABULARY = Vocabulary(WORDS, None, 0)
+
+
+@pytest.fixture
+def model(configured: Callable[..., DictConfig], teacher_of: Callable[..., str]) -> Di4C:
+    """A student and its teacher, as they start."""
+    path = teacher_of("algo=mdlm", VOCABULARY)
+    config = configured(
+        f"parameterization.checkpoint_path={path}",
+        "is_di4c=true",
+        "latent_bsize=8",
+        "T=16",
+        "+dlb_student_init=teacher",
+        tree="configs_rounds",
+    )
+    return Di4C(config, VOCABULARY, torch.float32).eval()
+
+
+def test_gain_is_the_joints_log_ratio_to_the_product_of_marginals() -> None:
+    torch.manual_seed(0)
+    log_p = torch.randn(2, 5, 3, WORDS, dtype=torch.float64).log_softmax(-1)  # five components
+    rows = torch.tensor(list(itertools.product(range(WORDS), repeat=3)))
+    gains = gain(log_p, rows.expand(2, -1, -1))
+    p = log_p.exp()
+    joints = torch.stack([p[:, :, range(3), row].prod(-1).mean(1) for row in rows], 1)
+    products = torch.stack([p.mean(1)[:, range(3), row].prod(-1) for row in rows], 1)
+    torch.testing.assert_close(gains, joints.log() - products.log())
+    torch.testing.assert_close(joints.sum(-1), torch.ones(2).double())
+    # Its mean under the joint is the correlation that a product cannot have.
+    assert (joints * gains).sum(-1).min() > 0
+
+
+def test_a_mixture_of_one_component_gains_nothing() -> None:
+    log_p = torch.randn(2, 1, 4, WORDS).log_softmax(-1)
+    assert gain(log_p, torch.randint(0, WORDS, (2, 7, 4))).abs().max() < 1e-5
+
+
+def test_means_and_divergences() -> None:
+    p = torch.tensor([[0.5, 0.5], [0.1, 0.9]])
+    torch.testing.assert_close(averaged(p.log(), 0).exp(), p.mean(0))
+    wanted = sum(0.5 * math.log(0.5 / q) for q in (0.1, 0.9))
+    found = divergence(p[:1].log(), p[1:].log())
+    assert found.item() == pytest.approx(wanted)
+
+
+def test_unmasked_tokens_are_certain(model: Di4C) -> None:
+    noisy = torch.tensor([[0, model.mask, 2]])
+    p = model.predicted(noisy, torch.tensor([0.5])).exp()[0]
+    assert p[0].tolist() == [1, 0, 0, 0]
+    assert p[2].tolist() == [0, 0, 1, 0]
+    assert p[1, :3].min() > 0
+    assert p[1, 3] == 0
+
+
+def test_a_student_begins_near_its_teacher_but_depends_on_its_number(model: Di4C) -> None:
+    noisy = torch.full((1, 5), model.mask)
+    told = torch.zeros(1)
+    results = [model.backbone(noisy, told, latent=torch.tensor([z])) for z in (0.1, 0.9)]
+    assert not torch.equal(*results)
+    assert torch.equal(model.backbone.vocab_embed.embedding, model.teacher.vocab_embed.embedding)
+
+
+def test_the_token_of_the_number_has_no_position(model: Di4C) -> None:
+    """Rows that are each other's rotation by a place see the number's token alike."""
+    backbone = model.backbone
+    for block in backbone.blocks:  # only that token is attended to by content
+        torch.nn.init.zeros_(block.attn_qkv.weight)
+    noisy = torch.tensor([[0, 1, 2, 0]])
+    first = backbone(noisy, torch.zeros(1), latent=torch.tensor([0.3]))
+    moved = backbone(noisy.roll(1, 1), torch.zeros(1), latent=torch.tensor([0.3]))
+    torch.testing.assert_close(moved, first.roll(1, 1))
+
+
+def test_times_lie_on_the_grid_and_are_one_for_the_batch(model: Di4C) -> None:
+    torch.manual_seed(0)
+    times = torch.stack([model.time(torch.rand(3)) for _ in range(400)])
+    assert torch.equal(times[:, 0], times[:, 2])
+    torch.testing.assert_close(times * 16, (times * 16).round())
+    assert times.min() == 1 / 16
+    assert times.max() == 1
+    first = (times[:, 0] == 1 / 16).double().mean().item()
+    assert first == pytest.approx(0.3 + 0.7 * (1 / 16 - 0.02) / 0.98, abs=0.06)
+
+
+def test_losses_against_their_definitions(model: Di4C) -> None:
+    """Both kinds of batch, recomputed from the networks' own predictions."""
+    perturbed(model.backbone, 0.1)
+    tokens = torch.tensor([[0, 2, 1, 1, 0]])
+    noisy = torch.tensor([[0, model.mask, model.mask, 1, model.mask]])
+    model.masked = lambda tokens, t: noisy == model.mask
+    torch.manual_seed(2)
+    student = model.predicted(noisy.expand(8, -1), torch.full((8,), 0.5))[None]
+    later = torch.randn(8, 5, WORDS + 1).log_softmax(-1)
+    target = model.carried(model.unmasked(model.teacher(noisy, torch.zeros(1))), noisy)
+    marginal = averaged(student, 1)
+    data = (
+        divergence(target, marginal)
+        - model.weight(torch.tensor([0.5])) * gain(student, tokens[:, None])[:, 0]
+    )
+    model.later = lambda noisy, t, target: later
+
+    def at(time: float) -> Tensor:
+        model.time = lambda uniform: torch.tensor([time])
+        model.weight = lambda t: 0.1 / (1 + math.exp(-20 * 0.0))
+        predictions = iter([student[0]])
+        model.predicted = lambda noisy, t: next(predictions)
+        torch.manual_seed(4)
+        return model(tokens, torch.rand(1))
+
+    near = at(0.01)
+    torch.testing.assert_close(near, data + divergence(target[:, None], student).mean(1))
+    far = at(0.5)
+    torch.manual_seed(4)
+    torch.rand(1)
+    drawn = torch.multinomial(later.exp().double().flatten(0, 1), 1).view(1, 8, 5)
+    consistency = divergence(averaged(later[None], 1), marginal) - gain(student, drawn).mean(1)
+    torch.testing.assert_close(far, data + consistency)
+
+
+def test_gradients_reach_the_student_alone(model: Di4C) -> None:
+    perturbed(model.backbone, 0.1)
+    for time in (0.01, 0.5):
+        model.time = lambda uniform, time=time: torch.tensor([time]).expand(len(uniform))
+        model(torch.randint(0, WORDS, (2, 5)), torch.rand(2)).mean().backward()
+    assert all(p.grad is not None for p in model.backbone.parameters())
+    assert all(p.grad is None for p in model.teacher.parameters())
