@@ -16,7 +16,7 @@ tested on arbitrary text.
 import json
 import re
 from collections.abc import Callable, Iterable, Sequence
-from itertools import chain
+from itertools import chain, filterfalse
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -48,10 +48,9 @@ class _Words(dict[str, bytes]):
 
     def learn(self, words: Iterable[str]) -> None:
         """Make sure that every one of `words` is known."""
-        wanted = set(words)
         if len(self) > _LIMIT:
             self.clear()
-        new = list(wanted - self.keys())
+        new = list(set(filterfalse(self.__contains__, words)))
         if new:
             self.update(zip(new, self.ask([self.before + word for word in new]), strict=True))
 
