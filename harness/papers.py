@@ -6,9 +6,6 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from harness import folder
-from harness.errors import Refused
-from harness.project import Project
 from harness.schemas import read_record
 
 # A trainer's own name for what papers call the perplexity bound on held-out text.
@@ -165,13 +162,3 @@ def while_training(metrics: Mapping[str, float]) -> dict[str, Measured]:
     return {
         metric: Measured(metrics[name], {}) for metric, name in MEASURED.items() if name in metrics
     }
-
-
-def of_run(project: Project, run: Path) -> tuple[Comparison, ...]:
-    """The published figures beside what a run measured; none for a run without valid records."""
-    try:
-        identity = read_record(run / folder.IDENTITY, "identity")
-        metrics: Any = folder.completed(run)["metrics"]
-    except Refused:
-        return ()
-    return load(project.source).compare(identity, while_training(metrics))

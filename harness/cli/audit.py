@@ -32,7 +32,7 @@ def command(project: Project, run: Path, paper: bool, as_json: bool) -> None:
     from harness.audit.trees import record, worst
     from harness.cli.bars import bars
     from harness.cli.figures import show_figures
-    from harness.papers import of_run
+    from harness.published import of_run
 
     root = run.resolve()
     runs = runs_below(root)

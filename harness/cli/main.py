@@ -29,6 +29,7 @@ COMMANDS = {
     "replicate": "Run a recorded launch again and compare.",
     "diff": "Compare two runs field by field.",
     "report": "Set runs, verdicts and published numbers side by side.",
+    "evaluate": "Measure a completed run's checkpoint by a pinned evaluation.",
     "export": "Write a run as an in-toto Statement or a Workflow Run RO-Crate.",
     "lock": "Regenerate an environment's lock.",
     "doctor": "Say what is ready on this machine and how to mend what is not.",

@@ -14,6 +14,7 @@ from harness.difference import facts
 from harness.errors import HarnessError
 from harness.papers import Comparison, Source
 from harness.project import Project
+from harness.published import of_run
 from harness.recipes import load
 from harness.report.curves import Curve, curve
 from harness.schemas import read_record
@@ -136,7 +137,7 @@ def _run(project: Project, audit: Audit, anchor: str) -> RunPage:
         teachers=tuple(_teachers(project, run, identity, provenance)),
         launch=_launch(recipe, completed),
         results=tuple(_results(completed)),
-        figures=_grouped(papers.of_run(project, run)),
+        figures=_grouped(of_run(project, run)),
         environment=tuple(_environment(run, identity, provenance)),
         changed=tuple(_changed(recipe)),
         deviations=tuple(_deviations(project, recipe)),
