@@ -1,9 +1,11 @@
 """The command of a launch, as seen in the sandbox."""
 
+import re
 from collections.abc import Mapping
 from typing import Any
 
 from harness import places
+from harness.errors import Refused
 from harness.recipes import number, overrides
 
 
@@ -36,7 +38,11 @@ def argument_list(
         "integral_cache": places.INTEGRAL_CACHE,
         "student_init": student_init or "",
     }
-    return (places.PYTHON, _entrypoint(recipe["entrypoint"]), *overrides(recipe, values))
+    rendered = overrides(recipe, values)
+    for override in rendered:
+        if unknown := re.search(r"(?<!\$)\{[a-z_]+\}", override):
+            raise Refused(f"recipe {recipe['model']}: {override}: nothing fills {unknown[0]}")
+    return (places.PYTHON, _entrypoint(recipe["entrypoint"]), *rendered)
 
 
 def _entrypoint(entrypoint: str) -> str:

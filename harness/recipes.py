@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from harness import references
 from harness.errors import Refused
 from harness.schemas import read_record
 
@@ -127,6 +128,8 @@ class Catalogue:
         source = {**fixed, **_only(entry, "entrypoint"), **changes.get("source", {})}
         data = {"key": dataset, **names, **changes.get("data", {})}
         template = tuple(self._expand(on_dataset.get("overrides", entry["overrides"])))
+        for key in changes.get("set", {}).keys() - {o.partition("=")[0] for o in template}:
+            raise Refused(f"profile {profile}: sets {key}, which is not in the list of {model}")
         return Recipe(
             model=model,
             title=entry["title"],
@@ -219,8 +222,12 @@ def overrides(record: Mapping[str, Any], values: Mapping[str, str]) -> tuple[str
 
 
 def load(source: Path) -> Catalogue:
-    """The catalogue of the harness tree at `source`, checked against its schema."""
-    return Catalogue(read_record(source / "recipes.json", "recipes"))
+    """The catalogue of the harness tree at `source`, its schema and its own names checked."""
+    path = source / "recipes.json"
+    tables = read_record(path, "recipes")
+    for fault in references.faults(tables):
+        raise Refused(f"{path}: {fault}")
+    return Catalogue(tables)
 
 
 def number(value: float) -> str:

@@ -77,6 +77,24 @@ def test_an_unknown_command_is_refused_before_anything_is_done(
     assert not (tmp_path / "home/.config").exists()
 
 
+def test_it_is_found_through_a_link_and_beside_a_folder_of_the_same_name(tmp_path: Path) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "elsewhere" / "bin").mkdir(parents=True)  # what cd would find by CDPATH
+    (tmp_path / "bin" / "start").symlink_to(SOURCE / "bootstrap")
+    for script in ("bin/start", tmp_path / "bin" / "start"):
+        done = subprocess.run(
+            ["sh", script, "fly"],
+            cwd=tmp_path,
+            env={**os.environ, "CDPATH": str(tmp_path / "elsewhere")},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert done.returncode == 2
+        assert "train" in done.stderr
+        assert done.stderr.count("\n") == 1
+
+
 def test_a_folder_nix_has_no_address_for_is_refused(tmp_path: Path) -> None:
     folder = tmp_path / "a copy"
     shutil.copytree(SOURCE / "nix", folder / "nix", symlinks=True)
