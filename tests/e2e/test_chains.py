@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from test_main_job import harness
+from command_line import harness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 TEACHER = "mdlm-lm1b-smoke-seed42"
