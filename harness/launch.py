@@ -9,7 +9,7 @@ from harness.data import ready
 from harness.data.ready import DataInputs
 from harness.errors import Refused
 from harness.identity import Identity, identify
-from harness.nix import Environment, realise
+from harness.nix import Environment, lock_sha256, realise
 from harness.plan import Plan
 from harness.project import Project
 from harness.sandbox import Box, Mount
@@ -49,6 +49,7 @@ def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
     Raises Refused where an input is missing or the configuration does not compose.
     """
     recipe = plan.recipe
+    lock_sha256(project, recipe.environment)  # refused before anything is asked of the user
     lacking = [*sources.missing(project, recipe.source), *plan.missing]
     if lacking:
         raise Refused(f"{recipe.model} on {recipe.dataset}: {'; '.join(lacking)}")

@@ -146,7 +146,7 @@ def _lock(project: Project, name: str) -> Path:
     path = project.source / "envs" / f"{name}.json"
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or not path.is_file():
         known = sorted(one.stem for one in path.parent.glob("*.json"))
-        raise Refused(f"environment {name}: no such lock; one of {', '.join(known)}")
+        raise Refused(f"environment {name}: no lock of it in envs/, which has {', '.join(known)}")
     return path
 
 

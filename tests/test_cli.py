@@ -141,3 +141,10 @@ def test_a_deviation_is_shown_with_its_reason(tmp_path: Path) -> None:
     shown = harness(tmp_path, "show", "mdlm", "lm1b").stdout
     assert "+ loader.num_workers=4" in shown
     assert "host-independent-workers: the default is the host's core count" in shown
+
+
+def test_an_environment_without_a_lock_is_told_before_anything_else(tmp_path: Path) -> None:
+    done = harness(tmp_path, "train", "mdlm", "lm1b")
+    assert done.returncode == 2
+    assert done.stderr.startswith("harness: environment mdlm: no lock of it in envs/")
+    assert list(tmp_path.iterdir()) == []

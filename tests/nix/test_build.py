@@ -160,7 +160,7 @@ def test_a_file_that_is_not_in_the_store_fails_by_a_command(
 
 @pytest.mark.parametrize("name", ["nowhere", "../envs/one", "One"])
 def test_an_unknown_environment_is_refused(project: Project, name: str) -> None:
-    with pytest.raises(Refused, match="no such lock; one of build"):
+    with pytest.raises(Refused, match="no lock of it in envs/, which has build"):
         nix.realise(project, name)
 
 
