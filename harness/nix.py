@@ -135,10 +135,18 @@ def lock_sha256(project: Project, name: str) -> str:
     return hashlib.sha256(b"".join(texts)).hexdigest()
 
 
-def _chain(project: Project, name: str) -> list[str]:
+def _chain(project: Project, name: str, within: tuple[str, ...] = ()) -> list[str]:
     """The lock's name after those it extends, each once."""
-    record = json.loads(_lock(project, name).read_bytes())
-    names = [one for parent in record["extends"] for one in _chain(project, parent)]
+    path = _lock(project, name)
+    if name in within:
+        raise Refused(f"{path}: extends: {name} extends itself")
+    try:
+        parents = [str(parent) for parent in json.loads(path.read_bytes())["extends"]]
+    except (ValueError, KeyError, TypeError) as error:
+        raise Refused(
+            f"{path}: extends: no list of locks ({error!r}); 'harness lock' makes it"
+        ) from error
+    names = [one for parent in parents for one in _chain(project, parent, (*within, name))]
     return list(dict.fromkeys([*names, name]))
 
 
