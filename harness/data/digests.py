@@ -5,10 +5,12 @@ were. A file changed just before it was hashed is not remembered: a second chang
 tick of the clock would go unseen.
 """
 
+import fcntl
 import os
 import time
 from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from harness.data.progress import Progress, silent
@@ -29,6 +31,7 @@ class Digests:
     def __init__(self, store: Path, *, full: bool = False) -> None:
         """Read what is remembered; with `full` nothing is believed and all is hashed again."""
         self.store = store
+        self._full = full
         self._known: dict[str, str] = {}
         if store.is_file() and not full:
             self._known = _read(store)
@@ -68,9 +71,20 @@ class Digests:
                     self._known[_key(before)] = sha256
                 done += before.st_size
                 progress("digests", done, total)
-        self.store.parent.mkdir(parents=True, exist_ok=True)
-        publish_json(self.store, self._known)
+        self._remember()
         return found
+
+    def _remember(self) -> None:
+        """Add to what is remembered, one process at a time.
+
+        Where nothing can be written (a full disk, a read-only one), it only takes longer next time.
+        """
+        with suppress(OSError):
+            self.store.parent.mkdir(parents=True, exist_ok=True)
+            with self.store.with_name(f".{self.store.name}.lock").open("ab") as lock:
+                fcntl.flock(lock, fcntl.LOCK_EX)
+                others = {} if self._full else _read(self.store)
+                publish_json(self.store, {**others, **self._known})
 
 
 def _read(store: Path) -> dict[str, str]:

@@ -1,6 +1,7 @@
 """Remembered digests: believed while a file is untouched, and only then."""
 
 import hashlib
+import json
 import os
 import time
 from collections.abc import Callable
@@ -118,3 +119,35 @@ def test_a_file_that_changes_while_it_is_read_is_refused(
     monkeypatch.setattr(module, "sha256_file", racing)
     with pytest.raises(Refused, match="changed while it was read"):
         Digests(tmp_path / "store.json").of([path])
+
+
+@pytest.mark.usefixtures("settled")
+def test_processes_remember_at_once_without_losing_anything(tmp_path: Path) -> None:
+    files = write(tmp_path, 8)
+    store = tmp_path / "store" / "digests.json"
+    children = []
+    for file in files:
+        if (child := os.fork()) == 0:
+            try:
+                for _ in range(5):
+                    found = Digests(store)
+                    found._known = {}  # as one that began before the others
+                    found.of([file])
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * len(files)
+    assert len(json.loads(store.read_text())) == len(files)
+
+
+def test_what_cannot_be_remembered_is_still_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(target: Path, value: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("harness.data.digests.publish_json", full)
+    file = tmp_path / "file"
+    file.write_bytes(b"abc")
+    assert Digests(tmp_path / "digests.json").of([file])[file].startswith("ba7816bf")
