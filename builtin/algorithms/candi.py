@@ -83,9 +83,9 @@ class CANDI(Algorithm):
         """Weighted cross-entropy of the hidden tokens (B, L)."""
         t = self.first_time + (1 - self.first_time) * uniform
         hidden = (1 - self.noise_floor) * t  # 1 - alpha
+        kept = torch.rand(tokens.shape, device=tokens.device) >= hidden[:, None]
         # The authors hide by drawing a token, which may be the same: then it stays revealed.
         drawn = torch.randint(0, self.size + 1, tokens.shape, device=tokens.device)
-        kept = torch.rand(tokens.shape, device=tokens.device) >= hidden[:, None]
         revealed = kept | (drawn == tokens)
         sigma = self.sigma(hidden)
         rows = self.corrupted(tokens, sigma)

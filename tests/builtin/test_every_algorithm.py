@@ -29,7 +29,11 @@ SHARED = (
     "model.dropout=0.1",
     "optim.lr=0.01",
 )
-ROUNDS = ("+seed=1", "parameterization.grow_dt_every=2", "parameterization.orig_num_sampling_steps=64")
+ROUNDS = (
+    "+seed=1",
+    "parameterization.grow_dt_every=2",
+    "parameterization.orig_num_sampling_steps=64",
+)
 # Of each: the tree, its overrides, and the algorithm of its teacher.
 CASES = {
     "mdlm": ("configs", (), None),
