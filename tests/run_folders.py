@@ -4,6 +4,7 @@ What a trainer would leave is written by hand; checkpoints are read in this proc
 """
 
 import json
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -14,12 +15,13 @@ from checkpoint_files import whole, write
 
 from harness import adaptation, checkpoint, folder, provenance, run
 from harness.audit import Machine
+from harness.canonical import digest
 from harness.complete import complete
 from harness.data.manifest import Manifest
 from harness.data.ready import DataInputs
 from harness.data.verify import Verdict
 from harness.errors import HarnessError, Refused
-from harness.files import open_log
+from harness.files import json_bytes, open_log
 from harness.identity import identify
 from harness.inside.checkpoint import main as inside
 from harness.launch import Launch, taught
@@ -169,3 +171,22 @@ def completed_run(
         provenance.end(where, record, 0)
         complete(where, ready)
     return where
+
+
+def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
+    """Change a record and write it in its own format, its own digest right again."""
+    value = json.loads(path.read_bytes())
+    change(value)
+    if "sha256" in value:
+        del value["sha256"]
+        value["sha256"] = digest(value)
+    path.write_bytes(json_bytes(value))
+
+
+def relist(run: Path) -> None:
+    """Make the completion record vouch for the files as they are now."""
+    files, _ = folder.scan(run)
+    rewrite(
+        run / "completed.json",
+        lambda r: r.update(files=[vars(files[name]) for name in sorted(files)]),
+    )

@@ -13,14 +13,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_folders import BASE, SMOKE, Here, completed_run, reading
+from run_folders import BASE, SMOKE, Here, completed_run, reading, relist, rewrite
 
 from harness.audit import Audit, Machine, Verdict, audit, audit_all, runs_below
 from harness.audit.trees import record, worst
 from harness.audit.verdicts import differs, exit_code
-from harness.canonical import digest
 from harness.errors import Refused
-from harness.files import json_bytes
 from harness.plan import Choices
 from harness.project import Project
 from harness.schemas import validate
@@ -51,27 +49,6 @@ def differing(found: Audit) -> str:
         f"{c.name} | {c.expected} | {c.found} | {c.why}"
         for c in found.claims
         if c.verdict is Verdict.DIFFERS
-    )
-
-
-def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
-    """Change a record and write it in its own format, its own digest right again."""
-    value = json.loads(path.read_bytes())
-    change(value)
-    if "sha256" in value:
-        del value["sha256"]
-        value["sha256"] = digest(value)
-    path.write_bytes(json_bytes(value))
-
-
-def relist(run: Path) -> None:
-    """Make the completion record vouch for the files as they are now."""
-    from harness.folder import scan
-
-    files, _ = scan(run)
-    rewrite(
-        run / "completed.json",
-        lambda r: r.update(files=[vars(files[name]) for name in sorted(files)]),
     )
 
 

@@ -39,6 +39,7 @@ CHECKS: tuple[tuple[str, Check, tuple[str, ...]], ...] = (
     ("source", pins.code, (_I,)),
     ("environment", pins.environment, (_I,)),
     ("data", pins.data, (_I,)),
+    ("recorded result", pins.recorded, (_I, _C)),
     ("tensors", tensors.tensors, (_I, _C)),
     ("adapted teacher", teachers.adapted, (_I, _F)),
 )

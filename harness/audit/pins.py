@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from harness import __version__, nix, sources
+from harness import __version__, nix, records, sources
 from harness.audit.recorded import Recorded
 from harness.audit.verdicts import Claim, all_of, differs, equal, unchecked
 from harness.errors import HarnessError, Refused
@@ -104,6 +104,16 @@ def data(run: Recorded) -> Iterator[Claim]:
         "sha256": here.tokenizer_sha256,
     }
     yield equal("tokenizer", run.identity["tokenizer"], tokenizer)
+
+
+def recorded(run: Recorded) -> Iterator[Claim]:
+    """Where the repository records this launch on this base, the tensors are those."""
+    known = records.expected(run.project, run.identity)
+    if known is None:
+        return
+    groups = run.completed["checkpoint"]["tensors"]
+    found = {name: group["digest"] for name, group in groups.items()}
+    yield equal("recorded result", known.tensors, found, str(records.FILE))
 
 
 def _today(run: Recorded) -> Recipe:

@@ -31,6 +31,7 @@ COMMANDS = {
     "report": "Set runs, verdicts and published numbers side by side.",
     "evaluate": "Measure a completed run's checkpoint by a pinned evaluation.",
     "export": "Write a run as an in-toto Statement or a Workflow Run RO-Crate.",
+    "record": "Keep smoke runs' results in the repository, to compare with.",
     "lock": "Regenerate an environment's lock.",
     "doctor": "Say what is ready on this machine and how to mend what is not.",
     "shell": "Open a shell inside a recipe's sandbox.",

@@ -7,38 +7,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from command_line import harness
 
 SOURCE = Path(__file__).parents[2]
 SMOKE = ("mdlm", "lm1b", "--profile", "smoke")
 NAME = "mdlm-lm1b-smoke-seed42"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
-
-
-def harness(root: Path, *words: str, check: int | None = 0) -> subprocess.CompletedProcess[str]:
-    done = subprocess.run(
-        [sys.executable, "-sPm", "harness", "--root", str(root), *words],
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "PYTHONPATH": str(SOURCE)},
-    )
-    if check is not None:
-        assert done.returncode == check, done.stdout + done.stderr
-    assert "Traceback" not in done.stderr
-    return done
-
-
-@pytest.fixture(scope="session")
-def first(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Path, str]]:
-    """A root with a completed smoke run, and what the command printed."""
-    root = tmp_path_factory.mktemp("first")
-    yield root, harness(root, "train", *SMOKE).stdout
-    shutil.rmtree(root)
 
 
 def completed(root: Path) -> dict[str, object]:
