@@ -132,6 +132,11 @@ def _snapshot_gaps(places: Places, model: Model) -> list[str]:
 def _tokenizer_sha256(places: Places, model: Model, digests: Digests) -> str:
     """The digest over a tokenizer's files, each checked against its pin and the fetch record."""
     snapshot = places.snapshot("model", model.repo, model.revision)
+    pinned_names = {*model.files, *model.weights}
+    for path in sorted(snapshot.rglob("*")):
+        name = path.relative_to(snapshot).as_posix()
+        if name not in pinned_names and not path.is_dir():  # a tokenizer reads what it finds
+            raise Refused(f"{path}: no pinned file of {model.repo}; remove it")
     known = downloads.read(places.downloads).files
     blobs = {name: blob(snapshot / name, snapshot.parents[1]) for name in model.files}
     got = digests.of(blobs.values())

@@ -132,6 +132,21 @@ def test_only_one_prepares(smoke_copy: Project) -> None:
         ready.prepare_embedded(smoke_copy, KEY, silent)
 
 
+@pytest.mark.parametrize("name", ["added_tokens.json", "folder/deep.json", "link"])
+def test_a_file_beside_the_pinned_ones_is_refused(smoke_copy: Project, name: str) -> None:
+    snapshot = ready.inputs(smoke_copy, KEY, "lightning").tokenizer
+    added = snapshot / name
+    added.parent.mkdir(exist_ok=True)
+    if name == "link":
+        added.symlink_to("vocab.txt")
+    else:
+        added.write_text("{}")
+    with pytest.raises(Refused, match=f"{name}: no pinned file of smoke-bert; remove it"):
+        ready.inputs(smoke_copy, KEY, "lightning")
+    added.unlink()
+    ready.inputs(smoke_copy, KEY, "lightning")
+
+
 def test_a_hub_dataset_is_not_embedded(smoke: Project) -> None:
     with pytest.raises(Refused, match="not embedded"):
         ready.prepare_embedded(smoke, "lm1b", silent)
