@@ -11,8 +11,9 @@ from pathlib import Path
 
 from harness import places
 from harness.argv import argument_list
-from harness.data.places import Places, hub_folder
-from harness.data.ready import missing
+from harness.data import offline
+from harness.data.places import Places
+from harness.data.ready import missing, visible
 from harness.errors import Refused
 from harness.project import Project
 from harness.recipes import Catalogue, Recipe, load
@@ -22,12 +23,9 @@ from harness.teacher import Teacher, find
 
 # An offline Hub: no variable here depends on the host.
 OFFLINE = {
-    "HF_DATASETS_OFFLINE": "1",
+    **offline.VARIABLES,
     "HF_DATASETS_CACHE": f"{places.WORK}/datasets",
     "HF_HOME": places.HUGGINGFACE,
-    "HF_HUB_DISABLE_TELEMETRY": "1",
-    "HF_HUB_OFFLINE": "1",
-    "TRANSFORMERS_OFFLINE": "1",
     "WANDB_MODE": "disabled",
 }
 PYTHON = {
@@ -255,12 +253,12 @@ def _mounts(
     project: Project, recipe: Recipe, inputs: tuple[Input, ...], run: Path
 ) -> tuple[Mount, ...]:
     data = Places.of(project)
-    tokenizer = hub_folder("model", recipe.tokenizer)
+    hub = visible(project, recipe.data)
     mounts = [
         Mount(tree(project, recipe.source), places.SOURCE),
         Mount(project.source / "adapters", places.ADAPTERS),
         Mount(data.training(recipe.data_layout, recipe.processed), places.DATA),
-        Mount(data.hub / tokenizer, f"{places.HUGGINGFACE}/hub/{tokenizer}"),
+        *(Mount(path, f"{places.HUGGINGFACE}/{name}") for path, name in hub),
         Mount(run / "output", places.OUTPUT, writable=True),
     ]
     # Where the recipe adapts its teacher, a ready launch has the adapted file in this one's place.

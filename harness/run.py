@@ -9,14 +9,16 @@ from pathlib import Path
 
 from harness import folder, provenance
 from harness.complete import complete
+from harness.data import offline, pins
 from harness.errors import HarnessError, Refused
-from harness.files import open_plain, publish_bytes, publish_json, resolve_inside
+from harness.files import open_log, open_plain, publish_bytes, publish_json, resolve_inside
 from harness.folder import State
 from harness.launch import Launch
 from harness.supervise import supervise
 
 PROGRESS = "progress.json"
 INTERRUPTED = (129, 130, 143)
+_TAIL = 64 << 10  # bytes of a log that tell why it ended
 _MOST = 1e12  # what no count, loss or speed that means something exceeds
 
 
@@ -73,7 +75,7 @@ def train(
         )
         provenance.end(run, record, status)
         if status:
-            raise _failure(run, status)
+            raise failure(run, launch, status)
         return Outcome(run, complete(run, launch), skipped=False)
 
 
@@ -89,23 +91,31 @@ def _write_records(run: Path, launch: Launch) -> None:
     publish_bytes(run / folder.CONFIG, launch.config)
 
 
-def _failure(run: Path, status: int) -> TrainingFailed:
+def failure(run: Path, launch: Launch, status: int) -> TrainingFailed:
+    """Why a trainer ended with `status`; what it asked the Hub for is added to its log."""
     if status in INTERRUPTED:
         return TrainingFailed(
             f"{run}: interrupted; the same command goes on from its last checkpoint", status
         )
-    last = last_line(run / folder.STDERR)
-    return TrainingFailed(f"{run}: the trainer ended with status {status}: {last}", status)
+    known = pins.load(launch.project.source)
+    hints = offline.explain(_tail(run / folder.STDERR), known, launch.plan.recipe.data)
+    why = hints[0].removeprefix("harness: ") if hints else last_line(run / folder.STDERR)
+    with open_log(run / folder.STDERR) as log:
+        log.write("".join(f"{hint}\n" for hint in hints).encode())
+    return TrainingFailed(f"{run}: the trainer ended with status {status}: {why}", status)
+
+
+def _tail(log: Path) -> str:
+    with open_plain(log) as file:
+        size = os.fstat(file.fileno()).st_size
+        file.seek(max(0, size - _TAIL))
+        return file.read().decode(errors="replace")
 
 
 def last_line(log: Path) -> str:
     """The last line of a log that says something, made safe for a terminal."""
-    with open_plain(log) as file:
-        size = os.fstat(file.fileno()).st_size
-        file.seek(max(0, size - 8192))
-        lines = file.read().decode(errors="replace").split("\n")
-    said = [line for line in lines if line.strip()] or ["it said nothing"]
-    return "".join(c if c.isprintable() else " " for c in said[-1]).strip()[:300]
+    lines = [line for line in _tail(log).split("\n") if line.strip()] or ["it said nothing"]
+    return "".join(c if c.isprintable() else " " for c in lines[-1]).strip()[:300]
 
 
 def _tell(run: Path, on_progress: Callable[[Progress], None], stop_after: int | None) -> bool:

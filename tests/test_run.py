@@ -3,13 +3,17 @@
 import json
 import os
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from harness import folder
 from harness.cli.progress import line
-from harness.run import Progress, last_line, read_progress
+from harness.project import Project
+from harness.run import Progress, failure, last_line, read_progress
 
 
 @pytest.mark.parametrize(
@@ -86,3 +90,33 @@ def test_a_logs_last_line_is_text_and_short(tmp_path: Path, log: bytes, said: st
     path = tmp_path / "stderr.log"
     path.write_bytes(log)
     assert last_line(path) == said
+
+
+def launch() -> Any:
+    """As much of a launch as its failure needs."""
+    project = Project(source=Path(__file__).parents[1], root=Path())
+    recipe = SimpleNamespace(data="smoke-lm1b")
+    return SimpleNamespace(project=project, plan=SimpleNamespace(recipe=recipe))
+
+
+def test_a_run_that_asked_the_hub_is_told_which_pin_to_add(tmp_path: Path) -> None:
+    log = tmp_path / folder.STDERR
+    log.write_text("OSError: it looks like acme/tiny is not the path to a directory\n")
+    found = failure(tmp_path, launch(), 1)
+    assert found.exit_code == 1
+    assert "asked the Hub for model acme/tiny" in str(found)
+    assert "harness pin acme/tiny" in log.read_text().splitlines()[-1]
+
+
+def test_a_failure_has_the_trainers_status_and_last_word(tmp_path: Path) -> None:
+    (tmp_path / folder.STDERR).write_text("Traceback\nValueError: too small\n")
+    found = failure(tmp_path, launch(), 7)
+    assert found.exit_code == 7
+    assert str(found).endswith("ended with status 7: ValueError: too small")
+
+
+@pytest.mark.parametrize("status", [130, 143])
+def test_an_interruption_says_how_to_go_on(tmp_path: Path, status: int) -> None:
+    found = failure(tmp_path, launch(), status)
+    assert found.exit_code == status
+    assert "interrupted; the same command goes on" in str(found)
