@@ -20,9 +20,9 @@ from harness.project import Project
         ('{"extends": ["other"]}', "extends: smoke extends itself"),
         (
             '{"extends": ["nowhere"]}',
-            "environment nowhere: no such lock; one of build, other, smoke",
+            "environment nowhere: no lock of it in envs",
         ),
-        ('{"extends": ["../smoke"]}', "no such lock"),
+        ('{"extends": ["../smoke"]}', "no lock of it"),
     ],
 )
 def test_a_lock_that_cannot_be_followed_is_refused(tmp_path: Path, text: str, said: str) -> None:
