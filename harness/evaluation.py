@@ -233,13 +233,20 @@ def completed(target: Path) -> dict[str, Any]:
 
 def measured(project: Project, run: Path) -> dict[str, Measured]:
     """What whole evaluations in the project measured on this run's checkpoint, by metric."""
-    own: Any = folder.completed(run)
     return {
         record["metric"]: Measured(record["value"], identity["evaluation"]["setting"])
-        for identity, record in _evaluated(project)
-        if identity["run"]["identity_sha256"] == own["identity_sha256"]
-        and identity["run"]["checkpoint_sha256"] == own["checkpoint"]["sha256"]
+        for identity, record in of_run(project, run)
     }
+
+
+def of_run(project: Project, run: Path) -> Iterator[tuple[dict[str, Any], dict[str, Any]]]:
+    """Identity and record of each whole evaluation of this run's checkpoint in the project."""
+    own: Any = folder.completed(run)
+    for identity, record in _evaluated(project):
+        of = identity["run"]
+        found = (of["identity_sha256"], of["checkpoint_sha256"])
+        if found == (own["identity_sha256"], own["checkpoint"]["sha256"]):
+            yield identity, record
 
 
 def _evaluated(project: Project) -> Iterator[tuple[Any, Any]]:

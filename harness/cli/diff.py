@@ -49,7 +49,10 @@ def show(found: "Difference", as_json: bool) -> None:
 def lines(found: "Difference") -> list[str]:
     """A comparison for people; what is equal is one line a kind."""
     told = [f"{found.record()['first']}  and  {found.record()['second']}"]
-    for title, fields in (("identity", found.identity), ("results", found.results)):
+    kinds = [("identity", found.identity)]
+    if found.tensors is not None or found.untold:
+        kinds.append(("results", found.results))
+    for title, fields in kinds:
         told.append(f"{title}: {'differs in' if fields else 'equal'}")
         told += [f"  {f.name}: {f.first}  ->  {f.second}" for f in fields]
     told.append(f"configuration: {'differs' if found.configuration else 'equal'}")

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from harness import __version__, folder, papers
+from harness import __version__, evaluation, folder, papers
 from harness.audit.teachers import find
 from harness.audit.verdicts import Audit, Claim, Verdict
 from harness.complete import METRICS, metric_rows
@@ -136,7 +136,7 @@ def _run(project: Project, audit: Audit, anchor: str) -> RunPage:
         inputs=tuple(_inputs(identity)) if identity else (),
         teachers=tuple(_teachers(project, run, identity, provenance)),
         launch=_launch(recipe, completed),
-        results=tuple(_results(completed)),
+        results=tuple(_results(project, run, completed)),
         figures=_grouped(of_run(project, run)),
         environment=tuple(_environment(run, identity, provenance)),
         changed=tuple(_changed(recipe)),
@@ -205,13 +205,16 @@ def _launch(recipe: Mapping[str, Any], completed: Mapping[str, Any]) -> Node | N
     return Node("launch", name, completed["identity_sha256"])
 
 
-def _results(completed: Mapping[str, Any]) -> Iterable[Node]:
+def _results(project: Project, run: Path, completed: Mapping[str, Any]) -> Iterable[Node]:
     if not completed:
         return
     checkpoint = completed["checkpoint"]
     yield Node("checkpoint", f"step {checkpoint['step']}", checkpoint["sha256"])
     for name, group in checkpoint["tensors"].items():
         yield Node("tensors", f"{name}, {group['tensors']} tensors", group["digest"])
+    for identity, record in evaluation.of_run(project, run):
+        name = f"{identity['evaluation']['name']}: {record['value']:.4g}"
+        yield Node("evaluation", name, record["identity_sha256"])
 
 
 def _grouped(comparisons: Iterable[Comparison]) -> tuple[tuple[Comparison, ...], ...]:
