@@ -5,7 +5,7 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
 from typing import IO, BinaryIO
@@ -97,6 +97,8 @@ def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
         if len(asked) > 1:
             process.kill()
         else:
+            with suppress(OSError):  # nobody may be listening any more
+                os.write(2, b"\nstopping: the trainer saves first; once more ends it at once\n")
             sandbox.interrupt(process, signal.SIGTERM)
 
     # What the caller had ignored (nohup, a script's background job) stays ignored.

@@ -13,6 +13,7 @@ from harness.data.pins import Dataset, Model
 from harness.data.places import Places, blob, hub_folder
 from harness.data.progress import Progress
 from harness.errors import Refused
+from harness.files import open_plain
 from harness.project import Project
 
 
@@ -98,6 +99,7 @@ def inputs(project: Project, dataset_key: str, layout: str, *, full: bool = Fals
     found = manifest.read(places.manifest(dataset.processed))
     digests = Digests(places.digests, full=full)
     bridge.check(Prepared(places, dataset, model, found), layout, digests)
+    _check_references(places, dataset, pins.load(project.source))
     snapshot = places.snapshot("model", model.repo, model.revision)
     return DataInputs(
         manifest=found,
@@ -127,6 +129,17 @@ def _manifest(places: Places, dataset: Dataset, model: Model) -> Manifest | None
 def _snapshot_gaps(places: Places, model: Model) -> list[str]:
     folder = places.snapshot("model", model.repo, model.revision)
     return [name for name in model.files if not (folder / name).is_file()]
+
+
+def _check_references(places: Places, dataset: Dataset, known: pins.Pins) -> None:
+    """A library that loads by name takes what `refs/main` says: that must be the pin."""
+    for model in map(known.model, dataset.models):
+        folder = places.hub / hub_folder("model", model.repo) / "refs"
+        for path in folder.rglob("*"):
+            with open_plain(path) as file:
+                told = file.read(100)
+            if path.name != "main" or told != model.revision.encode():
+                raise Refused(f"{path}: is not the pinned {model.revision}; remove it")
 
 
 def _tokenizer_sha256(places: Places, model: Model, digests: Digests) -> str:

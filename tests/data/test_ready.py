@@ -181,3 +181,15 @@ def test_looking_imports_nothing_heavy(smoke: Project) -> None:
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("change", ["other", "added", "link"])
+def test_a_reference_that_is_not_the_pin_is_refused(smoke_copy: Project, change: str) -> None:
+    refs = ready.inputs(smoke_copy, KEY, "lightning").tokenizer.parents[1] / "refs"
+    {
+        "other": lambda: (refs / "main").write_text("0" * 40),
+        "added": lambda: (refs / "v2").write_text((refs / "main").read_text()),
+        "link": lambda: (refs / "v2").symlink_to("main"),
+    }[change]()
+    with pytest.raises(Refused, match="refs/"):
+        ready.inputs(smoke_copy, KEY, "lightning")
