@@ -5,7 +5,10 @@ Runs where HARNESS_MIRRORS names a folder of mirrors of the upstreams.
 
 import copy
 import os
+import sys
+from collections import deque
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -13,10 +16,14 @@ import numpy as np
 import pytest
 import torch
 import upstream
+from algorithms import di4c
 from algorithms.candi import CANDI
+from algorithms.di4c import Di4C
 from algorithms.distillation import DCD
 from algorithms.duo import Duo
+from algorithms.flm import FLM
 from algorithms.mdlm import MDLM
+from algorithms.rdlm import RDLM
 from argmax import kept
 from omegaconf import DictConfig, OmegaConf, open_dict
 from small_models import perturbed
@@ -32,9 +39,9 @@ Exported = Callable[..., list[ModuleType]]
 
 @pytest.fixture
 def exported(tmp_path: Path) -> Exported:
-    def load(name: str, *modules: str) -> list[ModuleType]:
+    def load(name: str, *modules: str, under: str = ".") -> list[ModuleType]:
         tree = upstream.export(Path(str(MIRRORS)), name, tmp_path / name)
-        return upstream.imported(tree, *modules)
+        return upstream.imported(tree / under, *modules)
 
     return load
 
@@ -249,3 +256,163 @@ def test_candi(exported: Exported, configured: Callable[..., DictConfig]) -> Non
     uniform = (torch.rand(ROWS) + torch.arange(ROWS)) / ROWS
     found = mine(tokens(), uniform)
     torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+def test_flm(
+    exported: Exported, configured: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torch.amp, "autocast", lambda *_, **__: nullcontext())  # all in float32
+    algo, dit = exported("david3684+flm", "algo", "models.dit")
+    config = configured("algo=flm", f"model.length={LENGTH}")
+    mine = perturbed(FLM(config, Vocabulary(WORDS, None, 0), torch.float32).eval(), 0.2)
+    with open_dict(config):
+        config.algo.causal_attention, config.model.scale_by_sigma = False, True
+        config.algo.time_conditioning = True
+        theirs = dit.DIT(config, vocab_size=WORDS)
+    theirs.load_state_dict(mine.backbone.state_dict())
+    model = bare(
+        algo.FLM,
+        theirs,
+        config=config,
+        vocab_size=WORDS,
+        antithetic_sampling=False,
+        t_min=0.0,
+        t_max=1.0,
+        device=torch.device("cpu"),
+        _alpha_t_to_gamma=mine.clock.signal,  # theirs needs scipy; ours has its own test
+    )
+    torch.manual_seed(3)
+    wanted = model.loss(tokens(), None)
+    torch.manual_seed(3)
+    found = mine(tokens(), torch.rand(ROWS))
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_rdlm(
+    exported: Exported, configured: Callable[..., DictConfig], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    losses, sde, spheres, schedules, distribution, dit = exported(
+        "harryjo97+RDLM",
+        *("losses", "sde", "hypersphere", "scheduler_lib", "distribution", "model.dit"),
+    )
+    config = configured(
+        *(f"model.length={LENGTH}", "sde.preprocess_steps=50", "sde.preprocess_paths=256"),
+        tree="configs_rdlm",
+    )
+    mine = RDLM(config, Vocabulary(WORDS, None, None), torch.float32).eval()
+    perturbed(mine.backbone, 0.2)
+    theirs = dit.DiT(3, 3, 16, 2, 8, 0.0, 2)
+    theirs.load_state_dict(mine.backbone.state_dict())
+    length = LENGTH * mine.digits
+    prior = distribution.Mixture(device="cpu", batch_dims=(ROWS, length, 4))
+    schedule = schedules.Geometric(
+        beta_0=1e-3, beta_f=0.2, weight_type="step", left=0.3, right=0.75, lb=1e-4, ub=1.0
+    )
+    laws = (mine.masked, mine.uniform)
+    path = sde.LogBridge_Mixture(
+        spheres.Hypersphere(3),
+        schedule,
+        prior,
+        preprocess_steps=50,
+        mix_type="step",
+        step_thr=0.0,
+        preprocessed=tuple(
+            torch.stack([getattr(law, name) for law in laws]) for name in ("alpha", "rho")
+        ),
+    )
+    t = torch.tensor([0.1, 0.4, 0.7, 0.9])
+    noise = torch.randn(ROWS, length, 4)
+    monkeypatch.setattr(torch, "randn_like", lambda x: noise)
+    schedule.importance_weighted_time = lambda shape, device: t
+    wanted = losses.get_loss_fn("ce")(path, train=False)
+    ends = mine.corners(tokens())
+    path.scheduler.importance_weight = lambda time, train: 1.0
+    monkeypatch.setattr(torch, "rand", lambda *size, **_: t / (1 - 1e-4))
+    wanted = wanted(theirs.eval(), ends)
+    mine.time = lambda uniform: (t, torch.ones(ROWS))
+    torch.testing.assert_close(mine(tokens(), t), wanted, rtol=1e-5, atol=1e-4)
+
+
+def fixed_uniforms(*size: int | torch.Size, **_: object) -> torch.Tensor:
+    """Stands for torch.rand: numbers spread over [0, 1), the same at every call."""
+    shape = torch.Size(size[0] if size and not isinstance(size[0], int) else size)
+    return ((torch.arange(shape.numel()) * 0.618034 + 0.01) % 1).view(shape)
+
+
+def test_di4c(
+    exported: Exported,
+    configured: Callable[..., DictConfig],
+    teacher_of: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distil, dit, noise = exported(
+        "sony+di4c",
+        *("sdtt.core.distill.multi_round_sdtt", "sdtt.models.dit_orig"),
+        "sdtt.core.diffusion.noise_schedule",
+        under="sdtt/src",
+    )
+    path = teacher_of("algo=mdlm", Vocabulary(WORDS, None, 0), f"model.length={LENGTH}")
+    config = configured(
+        f"parameterization.checkpoint_path={path}",
+        f"model.length={LENGTH}",
+        "is_di4c=true",
+        "latent_bsize=5",
+        "+dlb_student_init=teacher",
+        tree="configs_rounds",
+    )
+    mine = Di4C(config, Vocabulary(WORDS, None, 0), torch.float32).eval()
+    perturbed(mine.backbone, 0.1, seed=2)
+    with open_dict(config):
+        config.model.scale_by_sigma, config.alpha_t, config.log_unif = True, "sigmoid", False
+    student = dit.DIT(config, vocab_size=WORDS + 1)
+    student.load_state_dict(mine.backbone.state_dict())
+    config.is_di4c = False
+    theirs = dit.DIT(config, vocab_size=WORDS + 1).eval()
+    theirs.load_state_dict(mine.teacher.state_dict())
+    # Draws that do not depend on their order: fixed uniforms, and the likeliest token.
+    monkeypatch.setattr(torch, "rand", fixed_uniforms)
+    likeliest = lambda p: p.argmax(-1)  # noqa: E731
+    monkeypatch.setattr(distil, "sample_categorical", likeliest)
+    ancestral = sys.modules.get("sdtt.core.sampling.ancestral")
+    assert ancestral is None  # taken out again after the import
+    monkeypatch.setitem(
+        distil.AncestralSampler._ddpm_update.__globals__, "sample_categorical", likeliest
+    )
+    monkeypatch.setattr(
+        torch.distributions.categorical.Categorical, "sample", lambda self: self.probs.argmax(-1)
+    )
+    monkeypatch.setattr(di4c, "categorical", likeliest)
+    schedule = noise.LogLinearNoise()
+
+    def levels(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        # The release rounds times, which are on the grid, up to it once more: left out.
+        sigma, rate = schedule(t)
+        return sigma[:, None], 1 - torch.exp(-sigma[:, None]), rate
+
+    model = bare(
+        distil.MultiRoundSDTT,
+        student,
+        _t_to_sigma=levels,
+        config=config,
+        teacher=[theirs],
+        mask_index=WORDS,
+        neg_infinity=-1e6,
+        T=1024,
+        time_conditioning=False,
+        change_of_variables=False,
+        noise=schedule,
+        device=torch.device("cpu"),
+        list_cnt=0,
+        **{
+            name: deque()
+            for name in (
+                ["distil_list", "data_list", "data_cor_list", "consis_list", "consis_cor_list"]
+            )
+        },
+    )
+    for time in (0.015, 0.6):
+        t = torch.tensor([time])
+        wanted = model.di4c_loss(tokens()[:1], t=t)
+        mine.time = lambda uniform, t=t: t
+        found = mine(tokens()[:1], t).mean()
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)

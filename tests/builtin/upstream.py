@@ -22,6 +22,9 @@ PINNED = {
     "kuleshov-group+mdlm": "c112c526d193436838c98d81455ee51f90309470",
     "s-sahoo+duo": "7c9b498f5b717de064d6fad7e2509c866e6cb620",
     "patrickpynadath1+candi-diffusion": "cd57ae9eec98d6ac71cd52bdc50eeec8dfd70f91",
+    "harryjo97+RDLM": "67443aa6a2d0fa981eb7c6105f9cbc563e59c5c1",
+    "sony+di4c": "ac61ff9fe8e85120f9e1d2a8c5a332f8b8353dd3",
+    "david3684+flm": "d89a02f",  # not the recipes' commit, which is nowhere to be had
 }
 
 
@@ -35,6 +38,10 @@ def rearrange(x: Tensor, pattern: str, **sizes: int) -> Tensor:
         return x.reshape(sizes["b"], -1, x.shape[1] * x.shape[2])
     if pattern == "b s h d -> b s (h d)":
         return x.flatten(2)
+    if pattern == "b s h d -> b h s d":
+        return x.transpose(1, 2)
+    if pattern == "b h s d -> b s (h d)":
+        return x.transpose(1, 2).flatten(2)
     raise ValueError(pattern)
 
 
@@ -57,11 +64,19 @@ def attention_packed(qkv: Tensor, ends: Tensor, length: int, *_: Any, **__: Any)
     return F.scaled_dot_product_attention(q, k, v).transpose(1, 2).flatten(0, 1)
 
 
+def attention_softcapped(qkv: Tensor, *_: Any, softcap: float, **__: Any) -> Tensor:
+    """flash-attn's attention of packed rows (B, L, 3, heads, head) with bounded scores."""
+    q, k, v = qkv.permute(2, 0, 3, 1, 4)
+    scores = q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5
+    return ((softcap * (scores / softcap).tanh()).softmax(-1) @ v).transpose(1, 2)
+
+
 # Packages that computing a loss does not need.
 NAMES = {
     *("lightning", "hydra", "transformers", "datasets", "fsspec", "requests", "tokenizers"),
     *("torchmetrics", "timm", "huggingface_hub", "flash_attn", "einops", "scipy", "rich"),
-    *("zstandard", "mauve", "nltk", "causal_conv1d", "mamba_ssm", "pandas"),
+    *("zstandard", "mauve", "nltk", "causal_conv1d", "mamba_ssm", "pandas", "loguru", "tqdm"),
+    *("wandb", "torchdata", "matplotlib", "sklearn", "dotenv", "entmax"),
     *("metrics", "dataloader", "text_metrics"),  # of the upstreams themselves
 }
 
@@ -78,17 +93,19 @@ class StandIns(MetaPathFinder, Loader):
         """A mock, with what the upstreams do compute with."""
         module = MagicMock(name=spec.name)
         module.__path__ = []
+        packed = attention_softcapped
         varlen = SimpleNamespace(flash_attn_varlen_qkvpacked_func=attention_packed)
         for owner, attribute, value in (
             ("lightning", "LightningModule", nn.Module),
             ("lightning", "Callback", object),
             ("timm.scheduler", "CosineLRScheduler", type("CosineLRScheduler", (), {})),
             ("torchmetrics.aggregation", "MeanMetric", object),
-            ("huggingface_hub", "PyTorchModelHubMixin", object),
+            ("huggingface_hub", "PyTorchModelHubMixin", type("Mixin", (), {})),
             ("einops", "rearrange", rearrange),
             ("flash_attn.layers.rotary", "apply_rotary_emb_torch", turned),
             ("flash_attn.layers.rotary", "apply_rotary_emb_qkv_", turned_packed),
             ("flash_attn", "flash_attn_interface", varlen),
+            ("flash_attn", "flash_attn_qkvpacked_func", packed),
         ):
             if owner == spec.name:
                 setattr(module, attribute, value)
@@ -114,7 +131,7 @@ def export(mirrors: Path, name: str, into: Path) -> Path:
 def imported(tree: Path, *names: str) -> list[ModuleType]:
     """Modules of an exported tree; `sys.modules` and the import path are as before after it."""
     before, finder = dict(sys.modules), StandIns()
-    own = {path.stem for path in tree.glob("*.py")} | {"models", *NAMES}
+    own = {path.stem for path in tree.glob("*.py")} | {"models", "model", "utils", "sdtt", *NAMES}
     for name in list(sys.modules):
         if name.partition(".")[0] in own:
             del sys.modules[name]
