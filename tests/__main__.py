@@ -1,6 +1,7 @@
 """All checks of a checkout: `./bootstrap test`, or `nix run .#test`, in its folder.
 
-With arguments, only pytest runs and gets them: `nix run .#test -- tests/test_plan.py -k mdlm`.
+With arguments, only pytest runs and gets them: `nix run .#test -- tests/test_plan.py -k mdlm`; a
+benchmark is run as what it is: `nix run .#test -- benchmarks/start.py`.
 """
 
 import os
@@ -14,6 +15,8 @@ CHECKOUT = Path(__file__).parents[1]
 def commands(arguments: list[str]) -> list[list[str]]:
     """The checks, quickest first; the command's own name is the first argument."""
     pytest = [sys.executable, "-m", "pytest"]
+    if arguments[1:2] and arguments[1].startswith("benchmarks/"):
+        return [[sys.executable, *arguments[1:]]]
     if arguments[1:]:
         return [[*pytest, *arguments[1:]]]
     ruff = str(Path(sys.executable).with_name("ruff"))
