@@ -29,6 +29,7 @@ class Trainer:
         self, config: DictConfig, algorithm: Algorithm, sets: tuple[Rows, Rows], world: World
     ) -> None:
         self.config, self.world = config, world
+        algorithm.load_teacher()
         self.algorithm = algorithm.to(world.device)
         self.training, self.held_out = sets
         parameters = list(algorithm.backbone.parameters())

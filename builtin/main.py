@@ -9,13 +9,13 @@ import sys
 import hydra
 from omegaconf import DictConfig
 
-from start import train
+from start import run
 
 
 @hydra.main(version_base=None, config_path="configs", config_name="config")
 def main(config: DictConfig) -> None:
-    """Train as configured."""
-    sys.exit(train(config))
+    """Train or sample as configured."""
+    sys.exit(run(config))
 
 
 if __name__ == "__main__":

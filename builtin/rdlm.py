@@ -9,7 +9,7 @@ import sys
 import hydra
 from omegaconf import DictConfig, OmegaConf
 
-from start import train
+from start import run
 
 
 def common(config: DictConfig) -> DictConfig:
@@ -52,13 +52,13 @@ def common(config: DictConfig) -> DictConfig:
         },
     }
     OmegaConf.set_struct(config, False)
-    return OmegaConf.merge(config, names)
+    return OmegaConf.merge(names, config)
 
 
 @hydra.main(version_base=None, config_path="configs_rdlm", config_name="config")
 def main(config: DictConfig) -> None:
-    """Train as configured."""
-    sys.exit(train(common(config)))
+    """Train or sample as configured."""
+    sys.exit(run(common(config)))
 
 
 if __name__ == "__main__":

@@ -9,17 +9,17 @@ import sys
 import hydra
 from omegaconf import DictConfig, open_dict
 
-from start import train
+from start import run
 
 
 @hydra.main(version_base=None, config_path="configs_rounds", config_name="config")
 def main(config: DictConfig) -> None:
-    """Train as configured."""
+    """Train or sample as configured."""
     with open_dict(config):
         config.algo = {"name": "di4c" if config.is_di4c else "sdtt"}
         if config.is_di4c:
             config.checkpointing.kept = None  # it has no rounds
-    sys.exit(train(config))
+    sys.exit(run(config))
 
 
 if __name__ == "__main__":

@@ -1,5 +1,6 @@
-"""From a configuration to a finished training: what the entry points share."""
+"""From a configuration to a trained model or its samples: what the entry points share."""
 
+import json
 import os
 import sys
 from pathlib import Path
@@ -9,9 +10,10 @@ os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA: repe
 import torch
 from omegaconf import DictConfig
 
+import teacher
 import vocabulary
 import world
-from algorithms import build
+from algorithms import Algorithm, build
 from checkpoint import seed_all
 from data import Rows
 from loop import Trainer
@@ -49,26 +51,61 @@ def check_batch(config: DictConfig) -> None:
         )
 
 
-def train(config: DictConfig) -> int:
-    """Train, or evaluate, as configured; the exit status, 128 + n when signal n stopped it."""
-    if config.mode not in ("train", "ppl_eval"):
-        sys.exit(f"mode={config.mode}: train or ppl_eval")
-    check_batch(config)
+def algorithm(config: DictConfig) -> Algorithm:
+    """The configured algorithm, with new weights that follow from the seed."""
     precision = PRECISIONS.get(str(config.trainer.precision))
     if precision is None:
         sys.exit(f"trainer.precision={config.trainer.precision}: one of {', '.join(PRECISIONS)}")
-    here = world.enter(config.trainer.accelerator, config.trainer.devices, config.trainer.num_nodes)
     torch.use_deterministic_algorithms(True)
     torch.utils.deterministic.fill_uninitialized_memory = False  # nothing here reads any
     torch.set_num_threads(config.trainer.threads)
-    seed_all(config.seed)  # the same weights in every process
+    seed_all(config.seed)
     tokens = vocabulary.read(Path(config.data.tokenizer_name_or_path))
-    algorithm = build(config, tokens, precision)
+    return build(config, tokens, precision)
+
+
+def train(config: DictConfig) -> int:
+    """Train, or measure a checkpoint; 128 + n when signal n stopped it."""
+    check_batch(config)
+    trainer = config.trainer
+    here = world.enter(trainer.accelerator, trainer.devices, trainer.num_nodes)
+    model = algorithm(config)  # the same in every process
     seed_all(config.seed + 1_000_003 * here.rank)  # and other noise in each
-    trainer = Trainer(config, algorithm, sets(config), here)
+    training = Trainer(config, model, sets(config), here)
     if config.mode == "train":
-        status = trainer.run()
+        status = training.run()
     else:
-        status = trainer.evaluate(Path(config.eval.checkpoint_path))
+        status = training.evaluate(Path(config.eval.checkpoint_path))
     world.leave(here)
     return status
+
+
+def sample(config: DictConfig) -> int:
+    """Print rows that a trained model draws, a JSON object a line: ids and text.
+
+    The weights are a checkpoint's averages; the draws follow from the seed.
+    """
+    from tokenizers import Tokenizer
+
+    here = world.enter(config.trainer.accelerator, 1, 1)
+    model = algorithm(config).to(here.device).eval()
+    path = config.eval.checkpoint_path or config.checkpointing.resume_ckpt_path
+    teacher.load(model.backbone, path, averaged=True)
+    seed_all(config.seed)
+    folder = Path(config.data.tokenizer_name_or_path)
+    tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
+    for ids in model.sample(config.sampling.num_samples, config.sampling.steps).tolist():
+        text = tokenizer.decode(ids, skip_special_tokens=True)
+        sys.stdout.write(json.dumps({"ids": ids, "text": text}) + "\n")
+    return 0
+
+
+# Under the names of the papers' trainers, which have two for sampling.
+MODES = {"train": train, "ppl_eval": train, "sample": sample, "sample_eval": sample}
+
+
+def run(config: DictConfig) -> int:
+    """Do what `mode` says; the exit status."""
+    if config.mode not in MODES:
+        sys.exit(f"mode={config.mode}: one of {', '.join(MODES)}")
+    return MODES[config.mode](config)

@@ -52,6 +52,9 @@ class Algorithm(nn.Module):
         """Draw `count` rows (count, L) in `steps` steps."""
         raise NotImplementedError
 
+    def load_teacher(self) -> None:
+        """Called once before training: the teacher's weights, and the student's from them."""
+
     def begin(self, step: int, average: Average) -> None:
         """Called before the update that follows `step` others: a teacher may change."""
 
@@ -64,7 +67,7 @@ class Algorithm(nn.Module):
 
 
 def build(config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> Algorithm:
-    """The algorithm that `config.algo.name` names, its weights new or its teacher's."""
+    """The algorithm that `config.algo.name` names, its weights new."""
     name = config.algo.name
     found = getattr(import_module(f"algorithms.{name}"), ALGORITHMS[name])
     return found(config, vocabulary, precision)

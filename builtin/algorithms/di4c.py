@@ -61,11 +61,14 @@ class Di4C(Masked):
         self.config, start = config, config.dlb_student_init
         if start not in ("teacher", "scratch") or config.is_teacher_di4c:
             sys.exit(f"di4c: a student from {start} of a mixture teacher is not what there is")
-        path = config.parameterization.checkpoint_path
         shape = Shape.of(config.model, vocabulary.size + 1)
         self.teacher = DiT(shape, precision).requires_grad_(False)
+
+    def load_teacher(self) -> None:
+        """The teacher, and where a student starts from it, all but its number's token."""
+        path = self.config.parameterization.checkpoint_path
         teacher.load(self.teacher, path)
-        if start == "teacher":
+        if self.config.dlb_student_init == "teacher":
             teacher.load(self.backbone, path, new=("latent_projection.",))
 
     def train(self, mode: bool = True) -> "Di4C":

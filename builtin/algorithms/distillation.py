@@ -29,8 +29,12 @@ class DCD(Duo):
         self.algo = config.algo
         if self.algo.loss_type != "kl-bwd" or self.algo.linear_growth_dt:
             sys.exit("distillation: loss_type=kl-bwd linear_growth_dt=false is what there is")
-        teacher.load(self.backbone, config.training.finetune_path)
+        self.path = config.training.finetune_path
         self.teacher = DiT(self.backbone.shape, precision).requires_grad_(False)
+
+    def load_teacher(self) -> None:
+        """Student and teacher start alike."""
+        teacher.load(self.backbone, self.path)
         self.teacher.load_state_dict(self.backbone.state_dict())
 
     def train(self, mode: bool = True) -> "DCD":

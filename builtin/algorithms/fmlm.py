@@ -37,7 +37,7 @@ class FMLM(FLM):
 
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__(config, vocabulary, precision)
-        algo = config.algo
+        self.algo = algo = config.algo
         wanted = ("PSD", False, False)
         if (
             algo.distillation_method,
@@ -48,8 +48,11 @@ class FMLM(FLM):
         self.diagonal, self.whole = algo.diagonal_fraction, 1 / algo.boundary_prob
         self.teacher = DiT(Shape.of(config.model, self.size, softcap=SOFTCAP), precision)
         self.teacher.requires_grad_(False)
-        teacher.load(self.teacher, algo.teacher_path, averaged=True)
-        if algo.initialize_student_from_teacher:
+
+    def load_teacher(self) -> None:
+        """The teacher's averages; a student that starts from them hears no second time yet."""
+        teacher.load(self.teacher, self.algo.teacher_path, averaged=True)
+        if self.algo.initialize_student_from_teacher:
             self.backbone.load_state_dict(self.teacher.state_dict(), strict=False)
             torch.nn.init.zeros_(self.backbone.sigma_map_prime.mlp[2].weight)
             torch.nn.init.zeros_(self.backbone.sigma_map_prime.mlp[2].bias)

@@ -36,8 +36,11 @@ class SDTT(Masked):
         last = (config.trainer.max_steps - 1) // plan.grow_dt_every
         if plan.orig_num_sampling_steps < plan.min_num_sampling_steps * 2**last:
             sys.exit(f"sdtt: {last + 1} rounds reach below {plan.min_num_sampling_steps} steps")
-        teacher.load(self.backbone, plan.checkpoint_path)
         self.teacher = DiT(self.backbone.shape, precision).requires_grad_(False)
+
+    def load_teacher(self) -> None:
+        """Student and teacher start alike."""
+        teacher.load(self.backbone, self.plan.checkpoint_path)
         self.teacher.load_state_dict(self.backbone.state_dict())
 
     def train(self, mode: bool = True) -> "SDTT":

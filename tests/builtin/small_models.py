@@ -1,6 +1,7 @@
 """Models for tests, moved away from their start."""
 
 import torch
+from algorithms import Algorithm
 
 
 def perturbed(module: torch.nn.Module, scale: float = 0.5, seed: int = 0) -> torch.nn.Module:
@@ -11,3 +12,9 @@ def perturbed(module: torch.nn.Module, scale: float = 0.5, seed: int = 0) -> tor
             noise = torch.randn(parameter.shape, generator=generator, dtype=torch.float64)
             parameter += (scale * noise).to(parameter.dtype)
     return module
+
+
+def taught(model: Algorithm) -> Algorithm:
+    """The model with its teacher, as it starts to train."""
+    model.load_teacher()
+    return model

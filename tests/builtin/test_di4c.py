@@ -8,7 +8,7 @@ import pytest
 import torch
 from algorithms.di4c import Di4C, averaged, divergence, gain
 from omegaconf import DictConfig
-from small_models import perturbed
+from small_models import perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
@@ -28,7 +28,7 @@ def model(configured: Callable[..., DictConfig], teacher_of: Callable[..., str])
         "+dlb_student_init=teacher",
         tree="configs_rounds",
     )
-    return Di4C(config, VOCABULARY, torch.float32).eval()
+    return taught(Di4C(config, VOCABULARY, torch.float32)).eval()
 
 
 def test_gain_is_the_joints_log_ratio_to_the_product_of_marginals() -> None:

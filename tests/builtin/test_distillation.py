@@ -7,7 +7,7 @@ import torch
 from algorithms.distillation import DCD
 from ema import Average
 from omegaconf import DictConfig
-from small_models import perturbed
+from small_models import perturbed, taught
 from vocabulary import Vocabulary
 
 WORDS = 6
@@ -28,7 +28,7 @@ def model(configured: Callable[..., DictConfig], teacher_of: Callable[..., str])
         "algo.update_teacher_every=10",
         *CURRICULUM,
     )
-    return DCD(config, VOCABULARY, torch.float32).eval()
+    return taught(DCD(config, VOCABULARY, torch.float32)).eval()
 
 
 def test_the_stride_doubles_every_round(model: DCD) -> None:

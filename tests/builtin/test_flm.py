@@ -8,7 +8,7 @@ import torch
 from algorithms.flm import FLM
 from algorithms.fmlm import FMLM
 from omegaconf import DictConfig
-from small_models import perturbed
+from small_models import perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
@@ -61,7 +61,9 @@ def test_the_loss_of_the_exact_denoiser_is_least(flow: FLM) -> None:
 
 def test_an_fmlm_begins_as_its_teacher(configured: Make, teacher_of: Callable[..., str]) -> None:
     path = teacher_of("algo=flm", VOCABULARY)
-    model = FMLM(configured("algo=fmlm", f"algo.teacher_path={path}"), VOCABULARY, torch.float32)
+    model = taught(
+        FMLM(configured("algo=fmlm", f"algo.teacher_path={path}"), VOCABULARY, torch.float32)
+    )
     model.train()
     assert not model.teacher.training
     model.eval()
@@ -75,7 +77,9 @@ def test_an_fmlm_begins_as_its_teacher(configured: Make, teacher_of: Callable[..
 def flow_map(configured: Make, teacher_of: Callable[..., str]) -> FMLM:
     """An FMLM whose map is that of an exact flow, by many small Euler steps."""
     path = teacher_of("algo=flm", VOCABULARY)
-    model = FMLM(configured("algo=fmlm", f"algo.teacher_path={path}"), VOCABULARY, torch.float32)
+    model = taught(
+        FMLM(configured("algo=fmlm", f"algo.teacher_path={path}"), VOCABULARY, torch.float32)
+    )
 
     def mapped(x: Tensor, now: Tensor, then: Tensor) -> Tensor:
         s, t = (model.clock.signal(tau)[:, None, None].double() for tau in (now, then))
@@ -133,7 +137,7 @@ def test_gradients_are_those_of_finite_differences(
 ) -> None:
     path = teacher_of("algo=flm", VOCABULARY)
     config = configured("algo=fmlm", f"algo.teacher_path={path}")
-    model = perturbed(FMLM(config, VOCABULARY, torch.float32).double().eval(), 0.1)
+    model = perturbed(taught(FMLM(config, VOCABULARY, torch.float32)).double().eval(), 0.1)
     tokens, uniform = torch.tensor([[0, 1, 2], [3, 1, 0]]), torch.tensor([0.4, 0.6])
     now, then = torch.tensor([0.2, 0.5]).double(), torch.tensor([0.7, 0.5]).double()
     model.times = lambda uniform: (now, then)

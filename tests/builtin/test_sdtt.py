@@ -7,7 +7,7 @@ import torch
 from algorithms.sdtt import SDTT
 from ema import Average
 from omegaconf import DictConfig
-from small_models import perturbed
+from small_models import perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
@@ -31,7 +31,7 @@ def make(
             *overrides,
             tree="configs_rounds",
         )
-        return SDTT(config, VOCABULARY, torch.float32).eval()
+        return taught(SDTT(config, VOCABULARY, torch.float32)).eval()
 
     return build
 

@@ -26,7 +26,7 @@ from algorithms.mdlm import MDLM
 from algorithms.rdlm import RDLM
 from argmax import kept
 from omegaconf import DictConfig, OmegaConf, open_dict
-from small_models import perturbed
+from small_models import perturbed, taught
 from vocabulary import Vocabulary
 
 MIRRORS = os.environ.get("HARNESS_MIRRORS")
@@ -196,7 +196,7 @@ def test_dcd(
         "+algo.curriculum.gamma_min=-4",
         "+algo.curriculum.gamma_max=-1",
     )
-    mine = DCD(config, Vocabulary(WORDS, None, 0), torch.float32).eval()
+    mine = taught(DCD(config, Vocabulary(WORDS, None, 0), torch.float32)).eval()
     teacher = {name: value.clone() for name, value in mine.teacher.state_dict().items()}
     perturbed(mine.backbone, 0.1, seed=4)
     model = duo_model(
@@ -360,7 +360,7 @@ def test_di4c(
         "+dlb_student_init=teacher",
         tree="configs_rounds",
     )
-    mine = Di4C(config, Vocabulary(WORDS, None, 0), torch.float32).eval()
+    mine = taught(Di4C(config, Vocabulary(WORDS, None, 0), torch.float32)).eval()
     perturbed(mine.backbone, 0.1, seed=2)
     with open_dict(config):
         config.model.scale_by_sigma, config.alpha_t, config.log_unif = True, "sigmoid", False
