@@ -134,6 +134,11 @@ def materials(
     yield {"name": folder.CONFIG, "digest": {"sha256": identity["config_sha256"]}}
     if identity["teacher"] is not None:
         yield {"name": "teacher", "digest": {"sha256": identity["teacher"]["sha256"]}}
+    if identity["transformation"] is not None:
+        made = identity["transformation"]
+        code = {"sha256": made["code_sha256"]}
+        yield {"name": f"transformation {made['name']}", "digest": code}
+        yield {"name": "adapted teacher", "digest": {"sha256": made["output_sha256"]}}
 
 
 def _source(project: Project, source: dict[str, Any]) -> Descriptor:
