@@ -45,7 +45,7 @@ class Trainer:
         self.step, self.losses = 0, []  # losses since the last record
         self.parallel: nn.Module = algorithm
         if world.size > 1:
-            self.parallel = DistributedDataParallel(algorithm, broadcast_buffers=False)
+            self.parallel = DistributedDataParallel(algorithm, forward_sync_buffers=False)
         self.folder = Path(config.checkpointing.save_dir)
         self.last = self.folder / "checkpoints" / "last.ckpt"
         self.stopped_by = 0
