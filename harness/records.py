@@ -88,6 +88,7 @@ def record(project: Project, run: Path) -> dict[str, Any]:
     entry = {**key, "launch_sha256": launch, "results": [*kept, result]}
     entries = [e for e in entries if e not in same] + [entry]
     entries.sort(key=lambda e: (e["model"], e["dataset"], e["seed"]))
+    (project.source / FILE).parent.mkdir(exist_ok=True)
     publish_json(project.source / FILE, {"schema_version": 1, "launches": entries})
     return entry
 
