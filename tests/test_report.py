@@ -1,15 +1,17 @@
 """Reports: all that an audit found is on the page, whatever a run's files say is only text."""
 
+import contextlib
 import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_folders import SMOKE, Here, completed_run, reading
+from run_folders import SMOKE, Here, completed_run, reading, relist, rewrite
 
 from harness.audit import audit
 from harness.project import Project
@@ -135,7 +137,58 @@ class TestPage:
         assert rows
 
 
-POINTS = st.dictionaries(st.integers(1, 5000), st.floats(-1e6, 1e6), min_size=1, max_size=900)
+VALUES = st.floats(-1e6, 1e6) | st.floats(-1e99, 1e99)
+LEAVES = (
+    st.none()
+    | st.booleans()
+    | st.integers(-3, (1 << 53) - 1)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(max_size=4)
+    | st.sampled_from(["../../etc/passwd", "lm1b", "0" * 64, "2999-01-01T00:00:00Z", [], {}])
+)
+
+
+def places(value: Any, here: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Every place in a JSON document."""
+    if not isinstance(value, dict | list):
+        return [here]
+    inner = value.items() if isinstance(value, dict) else enumerate(value)
+    return [here, *(p for name, item in inner for p in places(item, (*here, name)))]
+
+
+@pytest.mark.usefixtures("reading")
+@given(st.data())
+@settings(
+    max_examples=40,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+def test_whatever_consistent_records_say_there_is_a_verdict_and_a_page(
+    tmp_path_factory: pytest.TempPathFactory, data: st.DataObject
+) -> None:
+    project = Project(source=SOURCE, root=tmp_path_factory.mktemp("root"))
+    run = completed_run(project)
+    name = data.draw(st.sampled_from(["identity.json", "completed.json", "provenance.json"]))
+
+    def change(record: Any) -> None:
+        *way, last = data.draw(st.sampled_from(places(record)[1:]))
+        for step in way:
+            record = record[step]
+        if data.draw(st.booleans()):
+            del record[last]
+        else:
+            record[last] = data.draw(LEAVES)
+
+    rewrite(run / name, change)
+    with contextlib.suppress(KeyError, TypeError):  # the completion record is beyond repair
+        relist(run)
+    found = audit(Here(project), run)
+    assert found.claims
+    Checked(html(gather(project, [found])))
+    markdown(gather(project, [found]))
+
+
+POINTS = st.dictionaries(st.integers(1, 5000), VALUES, min_size=1, max_size=900)
 
 
 @given(POINTS)
@@ -155,6 +208,7 @@ def test_a_curve_lies_in_its_drawing(values: dict[int, float]) -> None:
 
 def test_no_values_no_curve() -> None:
     assert curve("loss", [{"step": 1}, {"loss": 1.0}], "loss") is None
+    assert curve("loss", [{"step": 1, "loss": 1e300}, {"step": 1e200, "loss": 1}], "loss") is None
 
 
 @given(POINTS)

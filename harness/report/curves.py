@@ -7,6 +7,7 @@ from dataclasses import dataclass
 WIDTH, HEIGHT = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 30
 _MOST = 400  # points drawn; of more, the lowest and highest of each stretch
+_HUGE = 1e100  # no measure: nothing so large is drawn
 
 Point = tuple[float, float]
 
@@ -46,9 +47,9 @@ def curve(
     points: dict[float, float] = {}
     height = None
     for row in rows:
-        if "step" in row and name in row:
+        if all(abs(row.get(one, _HUGE)) < _HUGE for one in ("step", name)):
             points[row["step"]] = row[name]
-        if level is not None and level in row:
+        if level is not None and abs(row.get(level, _HUGE)) < _HUGE:
             height = row[level]
     if not points:
         return None
@@ -82,15 +83,20 @@ class Axis:
     start: float
     end: float
 
+    @property
+    def flat(self) -> bool:
+        """Whether all values are one, as far as a drawing can show."""
+        return self.high - self.low <= 1e-9 * max(abs(self.low), abs(self.high), 1e-9)
+
     def place(self, value: float) -> float:
         """Where a value lies; all at the middle where there is only one."""
-        if self.high == self.low:
+        if self.flat:
             return (self.start + self.end) / 2
         return self.start + (value - self.low) / (self.high - self.low) * (self.end - self.start)
 
     def ticks(self) -> tuple[Tick, ...]:
         """Some five to ten round values, each where it lies."""
-        if self.high == self.low:
+        if self.flat:
             return (Tick(self.place(self.low), f"{self.low:.4g}"),)
         step = _round_step((self.high - self.low) / 8)
         count = math.floor(self.high / step) - math.ceil(self.low / step) + 1
