@@ -24,9 +24,10 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as root:
         project = Project(source=SOURCE, root=Path(root))
         from harness.data import ready
+        from harness.data.progress import silent
 
         choices = Choices("mdlm", "lm1b", profile="smoke")
-        ready.prepare_embedded(project, plan(project, choices).recipe.data, lambda line: None)
+        ready.prepare_embedded(project, plan(project, choices).recipe.data, silent)
         launch = ready_launch(project, plan(project, choices), lambda line: None)
         speeds: dict[str, list[float]] = {"outside": [], "inside": []}
         for _ in range(ROUNDS):
@@ -48,7 +49,7 @@ def inside(launch: Launch) -> float:
     shutil.rmtree(run, ignore_errors=True)
     (run / folder.OUTPUT).mkdir(parents=True)
     logs = [run / folder.STDOUT, run / folder.STDERR]
-    status = supervise(launch.box(), shortened(launch.plan.argv), *logs, lambda: None)
+    status = supervise(launch.box(), shortened(launch.plan.argv), *logs, lambda: False)
     assert status == 0, logs[1].read_text()[-2000:]
     return _speed(run / folder.OUTPUT)
 
