@@ -17,7 +17,7 @@ from vocabulary import Vocabulary
 
 WORDS, LENGTH = 3, 2
 VOCABULARY = Vocabulary(WORDS, None, 0)
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(400)
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(160)
 
 
 @pytest.fixture
@@ -67,7 +67,7 @@ def test_the_best_denoiser_of_one_token_pays_its_entropy(model: Duo) -> None:
 def test_the_bound_lies_above_the_likelihood_of_the_reverse_process(model: Duo) -> None:
     """The reverse process, cut into many steps, is a product of enumerated transitions."""
     rows = sequences(LENGTH)
-    times = np.concatenate((np.linspace(0.999, 0.02, 500), np.geomspace(0.02, 1e-5, 200), [0.0]))
+    times = np.concatenate((np.linspace(0.999, 0.02, 250), np.geomspace(0.02, 1e-5, 80), [0.0]))
     reached = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64)
     for t, s in pairwise(times):
         alpha_t, alpha_s = 1 - t, 1 - s
