@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import recorded
 from command_line import harness
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -51,6 +52,11 @@ def test_the_selected_round_is_the_result(chain: Path) -> None:
     checkpoint = completed(chain, STUDENT)["checkpoint"]
     assert checkpoint["step"] == 140  # type: ignore[index]
     assert checkpoint["from"] == "output/student_checkpoints/140.ckpt"  # type: ignore[index]
+
+
+@pytest.mark.parametrize("name", [TEACHER, STUDENT])
+def test_both_gave_what_is_recorded(chain: Path, name: str) -> None:
+    recorded.check(chain / "runs" / name)
 
 
 def test_the_chain_again_is_skipped(chain: Path) -> None:
