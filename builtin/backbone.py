@@ -20,7 +20,8 @@ class Shape:
 
     `vocabulary` counts the mask state, where there is one. `softcap` bounds attention scores
     (0: not at all). `two_times` adds the embedding of a second time (flow maps), `latent` a
-    token that carries a random number (mixtures).
+    token that carries a random number (mixtures). `causal` lets a place see only itself and
+    those before it.
     """
 
     vocabulary: int
@@ -33,6 +34,7 @@ class Shape:
     softcap: float = 0.0
     two_times: bool = False
     latent: bool = False
+    causal: bool = False
 
     @classmethod
     def of(cls, model: DictConfig, vocabulary: int, **parts: bool | float) -> "Shape":
@@ -134,7 +136,8 @@ class Block(nn.Module):
     def __init__(self, shape: Shape) -> None:
         super().__init__()
         hidden = shape.hidden
-        self.heads, self.dropout, self.softcap = shape.heads, shape.dropout, shape.softcap
+        self.heads, self.dropout = shape.heads, shape.dropout
+        self.softcap, self.causal = shape.softcap, shape.causal
         self.norm1 = Norm(hidden)
         self.attn_qkv = nn.Linear(hidden, 3 * hidden, bias=False)
         self.attn_out = nn.Linear(hidden, hidden, bias=False)
@@ -159,7 +162,7 @@ class Block(nn.Module):
         return x + gate2 * F.dropout(out, self.dropout, self.training)
 
     def attention(self, x: Tensor, turns: tuple[Tensor, Tensor]) -> Tensor:
-        """Every position to every other: (B, L, hidden) to the same."""
+        """Every position to every other (or earlier): (B, L, hidden) to the same."""
         batch, length, hidden = x.shape
         packed = self.attn_qkv(x).view(batch, length, 3, self.heads, hidden // self.heads)
         q, k, v = packed.permute(2, 0, 3, 1, 4)  # each (B, heads, L, head)
@@ -168,7 +171,7 @@ class Block(nn.Module):
             scores = q @ k.transpose(-1, -2) / math.sqrt(q.shape[-1])
             mixed = (self.softcap * torch.tanh(scores / self.softcap)).softmax(-1).to(v.dtype) @ v
         else:
-            mixed = F.scaled_dot_product_attention(q, k, v)
+            mixed = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
         return self.attn_out(mixed.transpose(1, 2).reshape(batch, length, hidden))
 
 

@@ -100,8 +100,38 @@ def sample(config: DictConfig) -> int:
     return 0
 
 
+def judge(config: DictConfig) -> int:
+    """Print how a causal model finds the rows of a file of samples, as one JSON object.
+
+    `generative_perplexity` is the model's, of every token after a row's first; `entropy` is the
+    mean over rows of that of a row's own token frequencies, in nats: text that repeats itself has
+    a low perplexity, but a low entropy too.
+    """
+    here = world.enter(config.trainer.accelerator, 1, 1)
+    model = algorithm(config).to(here.device).eval()
+    teacher.load(model.backbone, config.eval.checkpoint_path, averaged=True)
+    lines = Path(config.eval.generated_samples_path).read_text(encoding="utf-8").splitlines()
+    rows = torch.tensor([json.loads(line)["ids"] for line in lines], device=here.device)
+    with torch.no_grad():
+        parts = [model.measure(part, torch.zeros(len(part)))[:, 1:] for part in rows.split(16)]
+    shares = [torch.unique(row, return_counts=True)[1].double() / len(row) for row in rows]
+    found = {
+        "rows": len(rows),
+        "generative_perplexity": torch.cat(parts).double().mean().exp().item(),
+        "entropy": -sum((share * share.log()).sum().item() for share in shares) / len(rows),
+    }
+    sys.stdout.write(json.dumps(found) + "\n")
+    return 0
+
+
 # Under the names of the papers' trainers, which have two for sampling.
-MODES = {"train": train, "ppl_eval": train, "sample": sample, "sample_eval": sample}
+MODES = {
+    "train": train,
+    "ppl_eval": train,
+    "sample": sample,
+    "sample_eval": sample,
+    "gen_ppl_eval": judge,
+}
 
 
 def run(config: DictConfig) -> int:

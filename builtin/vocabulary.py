@@ -7,11 +7,15 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Vocabulary:
-    """A tokenizer's size and special tokens. `mask` and `pad` are None where it has none."""
+    """A tokenizer's size and special tokens. `mask` and `pad` are None where it has none.
+
+    `begin` is the token that packed rows begin with.
+    """
 
     size: int
     mask: int | None
     pad: int | None
+    begin: int = 0
 
     @property
     def with_mask(self) -> tuple[int, int]:
@@ -29,4 +33,5 @@ def read(folder: Path) -> Vocabulary:
     document = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     ids = dict(document["model"]["vocab"])
     ids |= {entry["content"]: entry["id"] for entry in document["added_tokens"]}
-    return Vocabulary(max(ids.values()) + 1, ids.get("[MASK]"), ids.get("[PAD]"))
+    begin = ids.get("[CLS]", ids.get("<|endoftext|>", 0))
+    return Vocabulary(max(ids.values()) + 1, ids.get("[MASK]"), ids.get("[PAD]"), begin)

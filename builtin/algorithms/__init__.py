@@ -21,6 +21,7 @@ ALGORITHMS = {
     "sdtt": "SDTT",
     "di4c": "Di4C",
     "rdlm": "RDLM",
+    "ar": "AR",
 }
 
 

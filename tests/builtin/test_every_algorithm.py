@@ -65,6 +65,7 @@ CASES = {
         "mask",
     ),
     "rdlm": ("configs_rdlm", (), None),
+    "ar": ("configs", ("algo=ar",), None),
 }
 RDLM = (
     "accelerator=cpu",

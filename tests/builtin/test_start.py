@@ -1,11 +1,15 @@
 """What the entry points do with a configuration."""
 
 import json
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import start
+import teacher
+import torch
+from algorithms.ar import AR
 from omegaconf import DictConfig
 from vocabulary import Vocabulary
 
@@ -60,6 +64,42 @@ def test_samples_are_lines_of_ids_and_text_and_follow_from_the_seed(
         "blue",
         "[UNK]",
     }
+
+
+def test_a_judge_gives_samples_its_perplexity_and_their_entropy(
+    configured: Callable[..., DictConfig],
+    teacher_of: Callable[..., str],
+    tokenizer: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    vocabulary = Vocabulary(6, 1, 0)
+    path = teacher_of("algo=ar", vocabulary, "model.length=4")
+    rows = [[2, 2, 3, 3], [4, 4, 4, 4]]
+    samples = tmp_path / "samples.jsonl"
+    samples.write_text("".join(json.dumps({"ids": row}) + "\n" for row in rows))
+    config = configured(
+        "algo=ar",
+        "mode=gen_ppl_eval",
+        "model.length=4",
+        "trainer.accelerator=cpu",
+        "trainer.precision=32",
+        f"data.tokenizer_name_or_path={tokenizer}",
+        f"eval.checkpoint_path={path}",
+        f"eval.generated_samples_path={samples}",
+    )
+    assert start.run(config) == 0
+    found = json.loads(capsys.readouterr().out)
+    model = AR(config, vocabulary, torch.float32).eval()
+    teacher.load(model.backbone, path)
+    total = 0.0
+    for row in rows:  # prefix by prefix: nothing later is seen
+        for place in range(1, 4):
+            scores = model.logits(torch.tensor([row[:place]]))[0, -1]
+            total -= scores.log_softmax(-1)[row[place]].item()
+    assert found["rows"] == 2
+    assert found["generative_perplexity"] == pytest.approx(math.exp(total / 6), rel=1e-4)
+    assert found["entropy"] == pytest.approx(math.log(2) / 2)
 
 
 @pytest.mark.parametrize(

@@ -16,5 +16,5 @@ def test_special_tokens_and_the_states_added_for_missing_ones(tmp_path: Path) ->
     document = {"model": {"vocab": {"a": 0, "<|endoftext|>": 1}}, "added_tokens": []}
     (tmp_path / "tokenizer.json").write_text(json.dumps(document))
     gpt = read(tmp_path)
-    assert gpt == Vocabulary(size=2, mask=None, pad=None)
+    assert gpt == Vocabulary(size=2, mask=None, pad=None, begin=1)
     assert (gpt.with_mask, gpt.with_pad) == ((3, 2), 3)
