@@ -18,7 +18,6 @@ def common(config: DictConfig) -> DictConfig:
     per_device = batch // (devices * config.training.accum)
     every = config.training.snapshot_freq_for_preemption
     names = {
-        "mode": config.run_mode,
         "algo": {"name": "rdlm"},
         "data": {"wrap": True},
         "loader": {
@@ -41,15 +40,6 @@ def common(config: DictConfig) -> DictConfig:
         },
         "lr_scheduler": {"num_warmup_steps": config.optim.warmup},
         "callbacks": {"checkpoint_every_n_steps": {"every_n_train_steps": every}},
-        "checkpointing": {
-            "save_dir": ".",
-            "resume_from_ckpt": True,
-            "resume_ckpt_path": "checkpoints/last.ckpt",
-            "kept": {
-                "every": config.training.snapshot_freq,
-                "name": "checkpoints/checkpoint_{count}.pth",
-            },
-        },
     }
     OmegaConf.set_struct(config, False)
     return OmegaConf.merge(names, config)

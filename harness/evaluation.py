@@ -12,9 +12,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from harness import folder, places, provenance
-from harness.audit.pins import recorded_choices
-from harness.audit.teachers import find
+from harness import folder, provenance, reuse
 from harness.canonical import digest
 from harness.complete import METRICS, final_metrics
 from harness.errors import HarnessError, Refused
@@ -22,15 +20,13 @@ from harness.files import publish_bytes, publish_json, resolve_inside
 from harness.identity import Identity, differences
 from harness.launch import Launch, ready_launch
 from harness.papers import Measured
-from harness.plan import Plan, plan
+from harness.plan import Plan
 from harness.project import Project
 from harness.recipes import load
 from harness.run import last_line
-from harness.sandbox import Mount
 from harness.schemas import read_record
 from harness.supervise import supervise
 
-CHECKPOINT = f"{places.ROOT}/checkpoint/model.ckpt"
 SCHEMA = "evaluated"
 
 
@@ -75,31 +71,10 @@ def ready(project: Project, run: Path, name: str, report: Callable[[str], None])
     known = evaluations(project)
     if name not in known:
         raise Refused(f"evaluation {name}: unknown; one of {', '.join(known)}")
-    completed = folder.completed(run)
-    faults = folder.altered(run, completed)
-    if faults:
-        raise Refused(f"{run}: {faults[0]}; 'harness audit' tells all of it")
-    trained = _planned(project, run)
+    completed = reuse.whole(run)
+    trained = reuse.trained(project, run)
     launch = ready_launch(project, adapted(trained, known[name], run, project), report)
     return replace(launch, identity=identify(known[name], completed, launch))
-
-
-def _planned(project: Project, run: Path) -> Plan:
-    """The run's own plan, from today's recipes; Refused where they give another."""
-    identity: Any = read_record(run / folder.IDENTITY, "identity")
-    teacher = None
-    if identity["teacher"] is not None:
-        facts = read_record(run / folder.PROVENANCE, "provenance")
-        teacher = find(project, run, identity["teacher"]["sha256"], facts)
-    trained = plan(project, recorded_choices(identity, teacher))
-    today = {"recipe": trained.recipe.record(), "argv": list(trained.argv)}
-    fields = differences({name: identity[name] for name in today}, today)
-    if fields:
-        raise Refused(
-            f"{run}: today's recipes give another launch (differs in {', '.join(fields[:4])}); "
-            "use the version of this harness that made it"
-        )
-    return trained
 
 
 def adapted(trained: Plan, evaluation: Evaluation, run: Path, project: Project) -> Plan:
@@ -108,32 +83,10 @@ def adapted(trained: Plan, evaluation: Evaluation, run: Path, project: Project) 
     if recipe.source not in evaluation.sources:
         options = ", ".join(evaluation.sources)
         raise Refused(f"evaluation {evaluation.name}: for {options}, not for {recipe.source}")
-    settings = {override.partition("=")[0] for override in trained.overrides}
-    lacking = sorted(name for name in evaluation.set if name not in settings)
-    if lacking:
-        raise Refused(f"evaluation {evaluation.name}: {recipe.model} has no {lacking[0]} to set")
-    changed = [_changed(override, evaluation.set) for override in trained.overrides]
-    added = [entry.replace("{checkpoint}", CHECKPOINT) for entry in evaluation.append]
     target = resolve_inside(
         project.root, project.root / "evaluations" / f"{run.name}-{evaluation.name}"
     )
-    mounts = [mount for mount in trained.mounts if mount.target != places.OUTPUT]
-    return replace(
-        trained,
-        overrides=(*changed, *added),
-        argv=(*trained.argv[:2], *changed, *added),
-        mounts=(
-            *mounts,
-            Mount(run / folder.MODEL, CHECKPOINT),
-            Mount(target / folder.OUTPUT, places.OUTPUT, writable=True),
-        ),
-        run=target,
-    )
-
-
-def _changed(override: str, changes: Mapping[str, str]) -> str:
-    key = override.partition("=")[0]
-    return f"{key}={changes[key]}" if key in changes else override
+    return reuse.turned(trained, run, target, evaluation.set, evaluation.append)
 
 
 def identify(evaluation: Evaluation, completed: Mapping[str, Any], launch: Launch) -> Identity:

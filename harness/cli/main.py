@@ -29,6 +29,7 @@ COMMANDS = {
     "replicate": "Run a recorded launch again and compare.",
     "diff": "Compare two runs field by field.",
     "report": "Set runs, verdicts and published numbers side by side.",
+    "sample": "Print text that a completed run's model draws.",
     "evaluate": "Measure a completed run's checkpoint by a pinned evaluation.",
     "export": "Write a run as an in-toto Statement or a Workflow Run RO-Crate.",
     "record": "Keep smoke runs' results in the repository, to compare with.",

@@ -1,0 +1,40 @@
+"""`harness sample`: print text that a completed run's model draws."""
+
+import json
+from pathlib import Path
+
+import click
+
+from harness.cli.diff import RUN
+from harness.project import Project
+
+
+@click.command()
+@click.argument("run", type=RUN)
+@click.option("--count", type=click.IntRange(1), default=4, show_default=True, help="Rows to draw.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1),
+    default=128,
+    show_default=True,
+    help="Steps of the sampler; distilled models need few.",
+)
+@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--json", "as_json", is_flag=True, help="Print token ids too, a JSON object a line.")
+@click.pass_obj
+def command(project: Project, run: Path, count: int, steps: int, seed: int, as_json: bool) -> None:
+    """Draw rows from the checkpoint of RUN with its trainer's own sampler, in the sandbox.
+
+    The averaged (EMA) weights are used. Nothing is written.
+    """
+    from harness.sampling import Draw, sample
+    from harness.text import printable
+
+    def say(line: str) -> None:
+        click.echo(line, err=True)
+
+    for number, row in enumerate(sample(project, run.resolve(), Draw(count, steps, seed), say), 1):
+        if as_json:
+            click.echo(json.dumps({"ids": row.ids, "text": row.text}))
+        else:
+            click.echo(f"[{number}] {printable(row.text)}")

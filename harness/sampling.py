@@ -1,0 +1,76 @@
+"""Text from a completed run's checkpoint, drawn by the trainer's own sampler in the sandbox."""
+
+import json
+import tempfile
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from harness import folder, reuse
+from harness.errors import HarnessError, Refused
+from harness.launch import Launch, ready_launch
+from harness.project import Project
+from harness.recipes import load
+from harness.run import last_line
+from harness.supervise import supervise
+
+
+@dataclass(frozen=True)
+class Draw:
+    """How many rows are drawn, in how many steps of the sampler, from which seed."""
+
+    count: int
+    steps: int
+    seed: int
+
+
+@dataclass(frozen=True)
+class Row:
+    """A drawn row: its tokens, and their text."""
+
+    ids: tuple[int, ...]
+    text: str
+
+
+def sample(project: Project, run: Path, draw: Draw, report: Callable[[str], None]) -> Iterator[Row]:
+    """Rows drawn from the checkpoint of the completed run at `run`, by its averaged weights.
+
+    Equal draws of equal checkpoints are equal on equal machines. Raises Refused where the run is
+    not whole, today's recipes give another launch, or its trainer has no declared sampler;
+    HarnessError where the sampler fails.
+    """
+    reuse.whole(run)
+    trained = reuse.trained(project, run)
+    samplers = load(project.source).tables["samplings"]
+    if trained.recipe.source not in samplers:
+        options = ", ".join(samplers)
+        raise Refused(f"{run}: can be sampled from for {options}, not for {trained.recipe.source}")
+    values = {**vars(draw), "checkpoint": reuse.CHECKPOINT}
+    settings = samplers[trained.recipe.source].items()
+    changes = {key: value.format(**values) for key, value in settings}
+    with tempfile.TemporaryDirectory(prefix="harness-sample-") as name:
+        target = Path(name)
+        (target / folder.OUTPUT).mkdir()
+        turned = reuse.turned(trained, run, target, changes)
+        yield from _drawn(ready_launch(project, turned, report), report)
+
+
+def _drawn(launch: Launch, report: Callable[[str], None]) -> Iterator[Row]:
+    target = launch.plan.run
+    report("sampling")
+    logs = target / folder.STDOUT, target / folder.STDERR
+    status = supervise(launch.box(), list(launch.plan.argv), *logs, lambda: False)
+    if status:
+        raise HarnessError(f"the sampler ended with status {status}: {last_line(logs[1])}")
+    with logs[0].open(encoding="utf-8", errors="replace") as lines:
+        for number, line in enumerate(lines, 1):
+            yield _row(line, number)
+
+
+def _row(line: str, number: int) -> Row:
+    try:
+        found: Any = json.loads(line)
+        return Row(tuple(int(token) for token in found["ids"]), str(found["text"]))
+    except (ValueError, KeyError, TypeError, RecursionError):
+        raise HarnessError(f"the sampler's line {number} is no row: {line[:80]!r}") from None
