@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 import torch
 import upstream
-from algorithms import di4c
+from algorithms import di4c, sdtt
 from algorithms.candi import CANDI
 from algorithms.di4c import Di4C
 from algorithms.distillation import DCD
@@ -24,6 +24,7 @@ from algorithms.duo import Duo
 from algorithms.flm import FLM
 from algorithms.mdlm import MDLM
 from algorithms.rdlm import RDLM
+from algorithms.sdtt import SDTT
 from argmax import kept
 from omegaconf import DictConfig, OmegaConf, open_dict
 from small_models import perturbed, taught
@@ -149,6 +150,17 @@ def table(low: float, high: float) -> dict[str, object]:
     return {"pt": p, "grad_pt": torch.zeros_like(p), **limits}
 
 
+def levels_of(model: torch.nn.Module) -> Callable[[torch.Tensor], tuple[torch.Tensor, ...]]:
+    """alpha, alpha' and gamma at times t as the upstream's table has them."""
+
+    def levels(t: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        gamma = model.gamma_min + t * (model.gamma_max - model.gamma_min)
+        alpha, slope = model._gamma_to_alpha_dalpha(gamma, t)
+        return alpha, slope, gamma
+
+    return levels
+
+
 def test_duo_curriculum(exported: Exported, configured: Callable[..., DictConfig]) -> None:
     config = configured(
         "algo=duo",
@@ -179,6 +191,11 @@ def test_duo_curriculum(exported: Exported, configured: Callable[..., DictConfig
     found = mine(tokens(), uniform, 0)
     # Theirs takes the nearest point of a table, and alpha' from the difference of two.
     torch.testing.assert_close(found.double(), wanted.double(), rtol=3e-3, atol=1e-4)
+    mine.gaussian = levels_of(model)
+    torch.manual_seed(3)
+    torch.rand(ROWS)  # drawn for `uniform` already
+    found = mine(tokens(), uniform, 0)
+    torch.testing.assert_close(found.double(), wanted.double(), rtol=1e-5, atol=1e-5)
 
 
 def test_dcd(
@@ -193,6 +210,7 @@ def test_dcd(
         f"loader.global_batch_size={ROWS}",
         f"training.finetune_path={path}",
         "algo.T=8",
+        "+algo.curriculum.mode=simple",
         "+algo.curriculum.gamma_min=-4",
         "+algo.curriculum.gamma_max=-1",
     )
@@ -220,6 +238,11 @@ def test_dcd(
     uniform = (torch.rand(ROWS) + torch.arange(ROWS)) / ROWS
     found = mine(tokens(), uniform, 1)
     torch.testing.assert_close(found, wanted.float(), rtol=1e-4, atol=1e-5)
+    mine.gaussian = levels_of(model)
+    torch.manual_seed(3)
+    torch.rand(ROWS)  # drawn for `uniform` already
+    found = mine(tokens(), uniform, 1)
+    torch.testing.assert_close(found.double(), wanted.double(), rtol=1e-5, atol=1e-6)
 
 
 def test_candi(exported: Exported, configured: Callable[..., DictConfig]) -> None:
@@ -255,7 +278,12 @@ def test_candi(exported: Exported, configured: Callable[..., DictConfig]) -> Non
     torch.manual_seed(3)
     uniform = (torch.rand(ROWS) + torch.arange(ROWS)) / ROWS
     found = mine(tokens(), uniform)
-    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+    torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)  # theirs interpolates sigma
+    mine.sigma = model.get_continuous_from_discrete_noise
+    torch.manual_seed(3)
+    torch.rand(ROWS)  # drawn for `uniform` already
+    found = mine(tokens(), uniform)
+    torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_flm(
@@ -331,6 +359,84 @@ def test_rdlm(
     wanted = wanted(theirs.eval(), ends)
     mine.time = lambda uniform: (t, torch.ones(ROWS))
     torch.testing.assert_close(mine(tokens(), t), wanted, rtol=1e-5, atol=1e-4)
+
+
+def test_sdtt(
+    exported: Exported,
+    configured: Callable[..., DictConfig],
+    teacher_of: Callable[..., str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    distil, dit, noise = exported(
+        "jdeschena+sdtt",
+        *("sdtt.core.distill.multi_round_sdtt", "sdtt.models.dit_orig"),
+        "sdtt.core.diffusion.noise_schedule",
+        under="src",
+    )
+    path = teacher_of("algo=mdlm", Vocabulary(WORDS, None, 0), f"model.length={LENGTH}")
+    config = configured(
+        f"parameterization.checkpoint_path={path}",
+        f"model.length={LENGTH}",
+        "parameterization.orig_num_sampling_steps=16",
+        "parameterization.min_num_sampling_steps=8",
+        "parameterization.grow_dt_every=10",
+        "trainer.max_steps=10",
+        tree="configs_rounds",
+    )
+    mine = taught(SDTT(config, Vocabulary(WORDS, None, 0), torch.float32)).eval()
+    perturbed(mine.backbone, 0.1, seed=2)
+    with open_dict(config):
+        config.model.scale_by_sigma = True
+    student, theirs = (dit.DIT(config, vocab_size=WORDS + 1).eval() for _ in range(2))
+    student.load_state_dict(mine.backbone.state_dict())
+    theirs.load_state_dict(mine.teacher.state_dict())
+    t, dt = 0.6, mine.stride(0)
+    end = t - 2 * dt
+    # The release mixes the two steps' times by weights that do not add up to one; these make
+    # them t and t - dt, as in the paper.
+    weights = torch.tensor([(time - (1 - t) * end) / t for time in (t, t - dt)])
+    monkeypatch.setattr(torch, "linspace", lambda *_, **__: weights)
+    # Draws that do not depend on their order: fixed uniforms, and the likeliest token.
+    monkeypatch.setattr(torch, "rand", fixed_uniforms)
+    monkeypatch.setattr(torch, "rand_like", lambda x, **_: fixed_uniforms(*x.shape))
+    monkeypatch.setattr(sdtt, "categorical", lambda p: p.argmax(-1))
+
+    def drawn(weights: torch.Tensor) -> torch.Tensor:
+        stays = weights[..., WORDS] / weights.sum(-1)
+        likeliest = weights[..., :WORDS].argmax(-1)
+        return torch.where(fixed_uniforms(*stays.shape) < 1 - stays, likeliest, WORDS)
+
+    monkeypatch.setattr(distil, "sample_categorical", drawn)
+    schedule = noise.LogLinearNoise()
+
+    def levels(t: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        sigma, rate = schedule(t)
+        return sigma[:, None], 1 - torch.exp(-sigma[:, None]), rate
+
+    model = bare(
+        distil.MultiRoundSDTT,
+        student,
+        _t_to_sigma=levels,
+        config=config,
+        teacher=[theirs],
+        mask_index=WORDS,
+        vocab_size=WORDS + 1,
+        neg_infinity=-1e6,
+        time_conditioning=False,
+        noise=schedule,
+        dt=dt,
+        num_distill_steps=2,
+        sampling_mode="ancestral",
+        sampling_eps_tensor=torch.tensor(1e-5),
+        loss_precision="32",
+        _loss_fn=lambda student, target: distil.MultiRoundSDTT._bwd_kl(None, student, target),
+    )
+    times = torch.full((ROWS,), t)
+    wanted = model.loss(tokens(), t=times)
+    uniform = (times - mine.first_time) / (1 - mine.first_time)
+    found = mine(tokens(), uniform, 0)
+    assert wanted > 1e-4
+    torch.testing.assert_close(found.mean(), wanted, rtol=1e-5, atol=1e-7)
 
 
 def fixed_uniforms(*size: int | torch.Size, **_: object) -> torch.Tensor:

@@ -24,7 +24,9 @@ PINNED = {
     "patrickpynadath1+candi-diffusion": "cd57ae9eec98d6ac71cd52bdc50eeec8dfd70f91",
     "harryjo97+RDLM": "67443aa6a2d0fa981eb7c6105f9cbc563e59c5c1",
     "sony+di4c": "ac61ff9fe8e85120f9e1d2a8c5a332f8b8353dd3",
-    "david3684+flm": "d89a02f",  # not the recipes' commit, which is nowhere to be had
+    # Not the recipes' commits, which are nowhere to be had.
+    "jdeschena+sdtt": "9172b86500126d4ca93bd5e204395c5062fdc7fd",
+    "david3684+flm": "d89a02f",
 }
 
 
