@@ -56,10 +56,18 @@ class Ready:
     identity: str | None
     weights: str
     transformation: Transformation | None
+    family: str | None = None
+
+    @property
+    def target(self) -> str:
+        """Where the trainer finds it in the sandbox."""
+        return places.teacher_file(self.family)
 
     def record(self) -> dict[str, object]:
-        """As the launch identity has it."""
-        return {"sha256": self.sha256, "identity": self.identity, "weights": self.weights}
+        """As the launch identity has it; one among several names its family."""
+        named = {} if self.family is None else {"family": self.family}
+        about = {"sha256": self.sha256, "identity": self.identity, "weights": self.weights}
+        return {**named, **about}
 
     def transformed(self) -> dict[str, str] | None:
         """The transformation, as the launch identity has it."""
@@ -72,11 +80,11 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
     Raises Refused where a teacher's run is unfinished or altered, where the file does not hold
     such a teacher, or where the adapted one would not have its probabilities.
     """
-    identity = None if teacher.run is None else finished(teacher.run, recipe)
+    identity = None if teacher.run is None else finished(teacher.run, recipe, teacher.family)
     sha256 = sha256_file(teacher.file)
     name = recipe.fields.get("transformation")
     if name is None:
-        return Ready(teacher.file, sha256, identity, teacher.weights, None)
+        return Ready(teacher.file, sha256, identity, teacher.weights, None, teacher.family)
     work = Work(project, environment, recipe, teacher, sha256, identity)
     with only_one(
         Places.of(project).lock(f"teacher-{work.target.name}"), f"adapting {teacher.file}"
@@ -87,9 +95,9 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
     return Ready(work.target / folder.MODEL, sha256, identity, teacher.weights, made)
 
 
-def finished(run: Path, recipe: Recipe) -> str:
+def finished(run: Path, recipe: Recipe, family: str | None = None) -> str:
     """The identity of a finished run whose files all have their bytes. Raises Refused if not."""
-    check_run(run, recipe)
+    check_run(run, recipe, family)
     record = folder.completed(run)
     faults = folder.altered(run, record)
     identity = digest(read_record(run / folder.IDENTITY, "identity"))

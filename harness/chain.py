@@ -1,4 +1,4 @@
-"""A student with its teacher: the launches that come before it, made with the same choices."""
+"""A student with its teachers: the launches that come before it, made with the same choices."""
 
 from dataclasses import replace
 
@@ -8,20 +8,20 @@ from harness.project import Project
 from harness.recipes import load
 
 
-def chain(project: Project, choices: Choices) -> tuple[Plan, Choices]:
-    """The plan of the teacher's launch, and the student's choices with that run as its teacher.
+def chain(project: Project, choices: Choices) -> tuple[tuple[Plan, ...], Choices]:
+    """The plans of the teachers' launches, and the student's choices with those runs as teachers.
 
-    The teacher has the student's dataset, profile, seed, devices and nodes; all else is its own
+    A teacher has the student's dataset, profile, seed, devices and nodes; all else is its own
     recipe's. Raises Refused where the student learns from none, or one was given already.
     """
     catalogue = load(project.source)
-    model = catalogue.teacher(catalogue.recipe(choices.model, choices.dataset, choices.profile))
-    if model is None:
+    models = catalogue.teachers(catalogue.recipe(choices.model, choices.dataset, choices.profile))
+    if not models:
         raise Refused(f"--with-teacher: {choices.model} learns from no teacher; leave it out")
-    if choices.teacher is not None:
-        raise Refused(f"--with-teacher: --teacher {choices.teacher} is one already; give one")
+    if choices.teachers:
+        raise Refused(f"--with-teacher: --teacher {choices.teachers[0]} is one already; give one")
     first = Choices(
-        model=model,
+        model=choices.model,
         dataset=choices.dataset,
         profile=choices.profile,
         devices=choices.devices,
@@ -29,5 +29,5 @@ def chain(project: Project, choices: Choices) -> tuple[Plan, Choices]:
         seed=choices.seed,
         resume=choices.resume,
     )
-    planned = plan(project, first, catalogue)
-    return planned, replace(choices, teacher=planned.run)
+    planned = tuple(plan(project, replace(first, model=model), catalogue) for model in models)
+    return planned, replace(choices, teachers=tuple(one.run for one in planned))

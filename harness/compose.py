@@ -8,13 +8,14 @@ from harness.nix import Environment
 from harness.plan import OFFLINE, PYTHON, Plan
 from harness.project import Project
 from harness.sandbox import Box, Mount
-from harness.sources import byte_code
+from harness.sources import hidden
 
 
 def inside_box(
     project: Project,
     environment: Environment,
     mounts: tuple[Mount, ...] = (),
+    source: str = "",
 ) -> Box:
     """A sandbox for the harness's own small tools, with nothing writable but scratch space."""
     return Box(
@@ -28,7 +29,7 @@ def inside_box(
         variables={**OFFLINE, **PYTHON},
         cwd=places.OUTPUT,
         tmpfs=("/tmp", places.WORK, places.OUTPUT),
-        hidden=byte_code(mounts),
+        hidden=hidden(mounts, source),
     )
 
 
@@ -44,7 +45,7 @@ def compose(project: Project, plan: Plan, environment: Environment) -> bytes:
         "devices": plan.devices,
     }
     sources = tuple(m for m in plan.mounts if m.target in (places.SOURCE, places.ADAPTERS))
-    box = inside_box(project, environment, sources)
+    box = inside_box(project, environment, sources, plan.recipe.source)
     command = [places.PYTHON, f"{places.INSIDE}/compose.py"]
     done = sandbox.run(box, command, input=json.dumps(request).encode())
     if done.returncode != 0:

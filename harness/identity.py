@@ -5,6 +5,7 @@ See docs/formats/identity.md for each field.
 """
 
 import hashlib
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +17,7 @@ from harness.files import sha256_file
 from harness.nar import nar_sha256
 from harness.nix import Environment
 from harness.project import Project
-from harness.sources import BYTE_CODE, commit
+from harness.sources import commit, left_out
 
 if TYPE_CHECKING:  # a plan looks into run folders, which know identities
     from harness.adaptation import Ready
@@ -40,10 +41,12 @@ def identify(
     environment: Environment,
     data: DataInputs,
     config: bytes,
-    teacher: "Ready | None" = None,
+    teachers: "Sequence[Ready]" = (),
 ) -> Identity:
-    """The identity of one launch, its configuration composed to `config`, its teacher ready."""
-    assert (teacher is None) == (plan.teacher is None)
+    """The identity of one launch, its configuration composed to `config`, its teachers ready."""
+    assert len(teachers) == len(plan.teachers)
+    transformed = [made for teacher in teachers if (made := teacher.transformed()) is not None]
+    assert len(transformed) < 2  # several teachers are taken as they are
     recipe = plan.recipe
     sources = {mount.target: mount.source for mount in plan.mounts}
     document: dict[str, object] = {
@@ -59,7 +62,7 @@ def identify(
         "source": {
             "name": recipe.source,
             "commit": commit(project, recipe.source),
-            "tree": tree_digest(sources[places.SOURCE]),
+            "tree": tree_digest(sources[places.SOURCE], recipe.source),
         },
         "adapters": tree_digest(sources[places.ADAPTERS]),
         "environment": {
@@ -73,8 +76,8 @@ def identify(
             "revision": data.tokenizer_revision,
             "sha256": data.tokenizer_sha256,
         },
-        "teacher": teacher and teacher.record(),
-        "transformation": teacher and teacher.transformed(),
+        "teacher": one_or_list(teacher.record() for teacher in teachers),
+        "transformation": one_or_list(transformed),
         "config_sha256": hashlib.sha256(config).hexdigest(),
         "seed": plan.choices.seed,
         "resume": plan.choices.resume,
@@ -89,9 +92,22 @@ def identify(
     return Identity(document, digest(document))
 
 
-def tree_digest(path: Path) -> str:
-    """A source tree's Nix archive digest, byte code left out: the sandbox does not show it."""
-    return nar_sha256(path, exclude=frozenset({BYTE_CODE}))
+def one_or_list(values: Iterable[object]) -> object:
+    """What a record says of teachers: null, the only one's, or the list of several."""
+    found = list(values)
+    return None if not found else found[0] if len(found) == 1 else found
+
+
+def each(recorded: Any) -> tuple[Any, ...]:
+    """The values that `one_or_list` made one of."""
+    if recorded is None:
+        return ()
+    return tuple(recorded) if isinstance(recorded, list) else (recorded,)
+
+
+def tree_digest(path: Path, source: str = "") -> str:
+    """The Nix archive digest of the tree of `source`, without what the sandbox does not show."""
+    return nar_sha256(path, exclude=left_out(source))
 
 
 def differences(expected: object, found: object, where: str = "") -> list[str]:

@@ -1,6 +1,6 @@
 """From a plan to a launch that is ready to run: environment, data, configuration, identity."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from harness import adaptation, places, sources
@@ -27,7 +27,7 @@ class Launch:
     data: DataInputs
     config: bytes
     identity: Identity
-    teacher: adaptation.Ready | None = None
+    teachers: tuple[adaptation.Ready, ...] = ()
 
     def box(self) -> Box:
         """The sandbox the trainer runs in."""
@@ -39,7 +39,7 @@ class Launch:
             cwd=places.OUTPUT,
             gpus=self.plan.recipe.fields.get("accelerator", "cuda") == "cuda",
             share_network=self.plan.nodes > 1,
-            hidden=sources.byte_code(self.plan.mounts),
+            hidden=sources.hidden(self.plan.mounts, self.plan.recipe.source),
         )
 
 
@@ -59,16 +59,17 @@ def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
     data = ready.inputs(project, recipe.data, recipe.data_layout)
     report("composing the configuration in the sandbox")
     config = compose(project, plan, environment)
-    teacher = None
-    if plan.teacher is not None:
-        report(f"teacher {plan.teacher.file}: checking, and adapting where the recipe says so")
-        teacher = adaptation.ready(project, recipe, plan.teacher, environment)
-        plan = taught(plan, teacher)
-    identity = identify(project, plan, environment, data, config, teacher)
-    return Launch(project, plan, environment, data, config, identity, teacher)
+    teachers = []
+    for teacher in plan.teachers:
+        report(f"teacher {teacher.file}: checking, and adapting where the recipe says so")
+        teachers.append(adaptation.ready(project, recipe, teacher, environment))
+    plan = taught(plan, teachers)
+    identity = identify(project, plan, environment, data, config, teachers)
+    return Launch(project, plan, environment, data, config, identity, tuple(teachers))
 
 
-def taught(plan: Plan, teacher: adaptation.Ready) -> Plan:
-    """The plan with the file that the trainer is to read where it looks for its teacher."""
-    others = [mount for mount in plan.mounts if mount.target != places.TEACHER_FILE]
-    return replace(plan, mounts=(*others, Mount(teacher.file, places.TEACHER_FILE)))
+def taught(plan: Plan, teachers: Sequence[adaptation.Ready]) -> Plan:
+    """The plan with the files that the trainer is to read where it looks for its teachers."""
+    found = {teacher.target: teacher.file for teacher in teachers}
+    others = [mount for mount in plan.mounts if mount.target not in found]
+    return replace(plan, mounts=(*others, *(Mount(path, at) for at, path in found.items())))

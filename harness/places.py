@@ -18,6 +18,11 @@ OUTPUT = f"{ROOT}/output"
 WORK = f"{ROOT}/work"
 
 
+def teacher_file(family: str | None) -> str:
+    """Where a trainer finds its only teacher, or of several the one of `family`."""
+    return TEACHER_FILE if family is None else f"{TEACHER}/{family}.ckpt"
+
+
 def snapshot(name: str, revision: str) -> str:
     """A pinned model or tokenizer's snapshot folder in the Hub's cache layout."""
     return f"{HUGGINGFACE}/hub/{snapshot_folder(name, revision)}"

@@ -15,11 +15,12 @@ from harness.data import offline
 from harness.data.places import Places
 from harness.data.ready import missing, visible
 from harness.errors import Refused
+from harness.identity import one_or_list
 from harness.project import Project
 from harness.recipes import Catalogue, Recipe, load
 from harness.sandbox import Mount
 from harness.sources import tree
-from harness.teacher import Teacher, find
+from harness.teacher import Teacher, find_all
 
 # An offline Hub: no variable here depends on the host.
 OFFLINE = {
@@ -48,7 +49,7 @@ class Choices:
     per_device_batch: int | None = None
     seed: int = 42
     resume: bool = True
-    teacher: Path | None = None
+    teachers: tuple[Path, ...] = ()
     teacher_weights: str | None = None
     student_init: str | None = None
     locked: Mapping[str, str] = field(default_factory=dict)
@@ -75,7 +76,7 @@ class Plan:
     per_device_batch: int
     accumulation: int
     student_init: str | None
-    teacher: Teacher | None
+    teachers: tuple[Teacher, ...]
     overrides: tuple[str, ...]
     argv: tuple[str, ...]
     variables: Mapping[str, str]
@@ -105,12 +106,7 @@ class Plan:
             "accumulation": self.accumulation,
             "effective_batch": self.effective_batch,
             "student_init": self.student_init,
-            "teacher": self.teacher
-            and {
-                "file": str(self.teacher.file),
-                "run": self.teacher.run and str(self.teacher.run),
-                "weights": self.teacher.weights,
-            },
+            "teacher": one_or_list(teacher.record() for teacher in self.teachers),
             "argv": list(self.argv),
             "working_folder": places.OUTPUT,
             "variables": dict(self.variables),
@@ -140,7 +136,7 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         raise Refused(f"seed {choices.seed}: must lie in 0 to 2^32 - 1")
     accumulation = _accumulation(recipe.number("global_batch"), devices, nodes, per_device)
     student_init = _student_init(catalogue, recipe, choices.student_init)
-    teacher = _teacher(project, catalogue, recipe, choices)
+    teachers = _teachers(project, catalogue, recipe, choices)
     argv = argument_list(
         recipe.record(),
         devices=devices,
@@ -153,7 +149,7 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
     )
     name = _run_name(recipe, choices, devices, nodes, per_device)
     run = project.runs / (name if choices.name is None else _plain(choices.name))
-    inputs = _inputs(project, recipe, teacher)
+    inputs = _inputs(project, recipe, teachers)
     return Plan(
         recipe=recipe,
         choices=choices,
@@ -162,11 +158,11 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         per_device_batch=per_device,
         accumulation=accumulation,
         student_init=student_init,
-        teacher=teacher,
+        teachers=teachers,
         overrides=argv[2:],
         argv=argv,
         variables={**OFFLINE, **PYTHON, **recipe.variables},
-        mounts=_mounts(project, recipe, inputs, run),
+        mounts=_mounts(project, recipe, teachers, run),
         inputs=inputs,
         run=run,
     )
@@ -226,31 +222,34 @@ def _student_init(catalogue: Catalogue, recipe: Recipe, chosen: str | None) -> s
     return value
 
 
-def _teacher(
+def _teachers(
     project: Project, catalogue: Catalogue, recipe: Recipe, choices: Choices
-) -> Teacher | None:
-    family = recipe.fields.get("teacher_family")
-    if family is None:
-        for option in ("teacher", "teacher_weights"):
-            if (given := getattr(choices, option)) is not None:
-                name = option.replace("_", " ")
-                raise Refused(f"{name} {given}: {recipe.model} has no teacher; leave it out")
-        return None
-    if choices.teacher is None:
+) -> tuple[Teacher, ...]:
+    families = recipe.teacher_families
+    if not families:
+        given = {"teacher": next(iter(choices.teachers), None), "weights": choices.teacher_weights}
+        for option, value in given.items():
+            if value is not None:
+                name = "teacher" if option == "teacher" else "teacher weights"
+                raise Refused(f"{name} {value}: {recipe.model} has no teacher; leave it out")
+        return ()
+    if not choices.teachers:
+        a_teacher = "a teacher of family" if len(families) == 1 else "teachers of families"
         raise Refused(
-            f"{recipe.model} on {recipe.dataset}: needs a teacher of family {family}; give "
-            f"--teacher FILE or RUN, or --with-teacher to train {catalogue.teacher(recipe)} first"
+            f"{recipe.model} on {recipe.dataset}: needs {a_teacher} {', '.join(families)}; give "
+            f"--teacher FILE or RUN{'' if len(families) == 1 else ' for each'}, or --with-teacher "
+            f"to train {', '.join(catalogue.teachers(recipe))} first"
         )
-    return find(project, recipe, choices.teacher, choices.teacher_weights)
+    return find_all(project, recipe, choices.teachers, choices.teacher_weights)
 
 
-def _inputs(project: Project, recipe: Recipe, teacher: Teacher | None) -> tuple[Input, ...]:
+def _inputs(project: Project, recipe: Recipe, teachers: tuple[Teacher, ...]) -> tuple[Input, ...]:
     data = Input("data", project.data, tuple(missing(project, recipe.data, recipe.data_layout)))
-    return (data,) if teacher is None else (data, Input("teacher", teacher.file, teacher.missing))
+    return (data, *(Input("teacher", teacher.file, teacher.missing) for teacher in teachers))
 
 
 def _mounts(
-    project: Project, recipe: Recipe, inputs: tuple[Input, ...], run: Path
+    project: Project, recipe: Recipe, teachers: tuple[Teacher, ...], run: Path
 ) -> tuple[Mount, ...]:
     data = Places.of(project)
     hub = visible(project, recipe.data)
@@ -262,8 +261,7 @@ def _mounts(
         Mount(run / "output", places.OUTPUT, writable=True),
     ]
     # Where the recipe adapts its teacher, a ready launch has the adapted file in this one's place.
-    teachers = [entry.path for entry in inputs if entry.name == "teacher"]
-    return (*mounts, *(Mount(path, places.TEACHER_FILE) for path in teachers))
+    return (*mounts, *(Mount(teacher.file, teacher.target) for teacher in teachers))
 
 
 def _run_name(recipe: Recipe, choices: Choices, devices: int, nodes: int, per_device: int) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 from harness import __version__, gpu, nix, sandbox
 from harness.files import publish_json
 from harness.folder import PROVENANCE
+from harness.identity import one_or_list
 from harness.launch import Launch
 from harness.schemas import read_record
 
@@ -33,7 +34,7 @@ def begin(run: Path, launch: Launch) -> dict[str, object]:
             "environment": str(launch.environment.path),
             "base": str(launch.environment.base.path),
             "mounts": {mount.target: str(mount.source) for mount in launch.plan.mounts},
-            "teacher": launch.plan.teacher and str(launch.plan.teacher.file),
+            "teacher": one_or_list(str(teacher.file) for teacher in launch.plan.teachers),
         },
         "attempts": [*before, attempt],
     }

@@ -59,6 +59,12 @@ class Recipe:
         """The whole-number field `name`."""
         return int(self.fields[name])
 
+    @property
+    def teacher_families(self) -> tuple[str, ...]:
+        """The family of each of its teachers; an ensemble's are written with commas between."""
+        given = str(self.fields.get("teacher_family", ""))
+        return tuple(given.split(",")) if given else ()
+
     def record(self) -> dict[str, object]:
         """The recipe as JSON: what `recipe.json` and the identity hold."""
         return {
@@ -108,10 +114,9 @@ class Catalogue:
             for dataset in self.datasets(model):
                 yield model, dataset
 
-    def teacher(self, recipe: Recipe) -> str | None:
-        """The model whose runs teach `recipe`; None where it learns from no teacher."""
-        family = recipe.fields.get("teacher_family")
-        return None if family is None else str(self.tables["families"][family])
+    def teachers(self, recipe: Recipe) -> tuple[str, ...]:
+        """The models whose runs teach `recipe`, in its order; none where it learns from none."""
+        return tuple(self.tables["families"][family] for family in recipe.teacher_families)
 
     def profiles(self) -> Mapping[str, str]:
         """Each profile's name and what it is for."""

@@ -7,6 +7,8 @@ from collections.abc import Collection, Iterator, Mapping
 from graphlib import CycleError, TopologicalSorter
 from typing import Any
 
+from harness.sources import OWN
+
 Reference = tuple[str, str, Collection[str]]  # the field, the name in it, the names there are
 _WHOLE = ("title", "source", "overrides", "datasets")  # what a model has, or inherits
 
@@ -33,7 +35,11 @@ def faults(tables: Mapping[str, Any]) -> Iterator[str]:
 
 def _references(tables: Mapping[str, Any]) -> Iterator[Reference]:
     models, datasets, fragments = (tables[name] for name in ("models", "datasets", "fragments"))
-    places = {"models": models, "datasets": datasets, "sources": [*tables["sources"], "builtin"]}
+    places = {
+        "models": models,
+        "datasets": datasets,
+        "sources": dict.fromkeys((*tables["sources"], *OWN)),
+    }
     for name, entry in models.items():
         field = f"models/{name}"
         if "inherits" in entry:

@@ -29,15 +29,14 @@ def choices(project: Project, run: Path, name: str | None = None) -> Choices:
     """
     identity: Any = read_record(run / folder.IDENTITY, "identity")
     provenance: Any = read_record(run / folder.PROVENANCE, "provenance")
-    teacher = None
-    if identity["teacher"] is not None:
-        teacher = find(project, run, identity["teacher"]["sha256"], provenance)
-        if teacher is None:
-            raise Refused(f"{run}: its teacher's checkpoint is not on this machine")
+    found = find(project, run, identity, provenance)
+    teachers = tuple(path for path in found if path is not None)
+    if len(teachers) < len(found):
+        raise Refused(f"{run}: its teacher's checkpoint is not on this machine")
     if name is not None and (project.runs / name).exists():
         raise Refused(f"{project.runs / name}: is there already; choose another --name")
-    found = recorded_choices(identity, teacher)
-    return replace(found, name=name or _fresh(project, f"{run.name}-replica"))
+    recorded = recorded_choices(identity, teachers)
+    return replace(recorded, name=name or _fresh(project, f"{run.name}-replica"))
 
 
 def _fresh(project: Project, name: str) -> str:

@@ -30,11 +30,9 @@ def whole(run: Path) -> dict[str, Any]:
 def trained(project: Project, run: Path) -> Plan:
     """The run's own plan, from today's recipes; Refused where they give another."""
     identity: Any = read_record(run / folder.IDENTITY, "identity")
-    teacher = None
-    if identity["teacher"] is not None:
-        facts = read_record(run / folder.PROVENANCE, "provenance")
-        teacher = find(project, run, identity["teacher"]["sha256"], facts)
-    planned = plan(project, recorded_choices(identity, teacher))
+    facts = read_record(run / folder.PROVENANCE, "provenance")
+    teachers = [path for path in find(project, run, identity, facts) if path is not None]
+    planned = plan(project, recorded_choices(identity, tuple(teachers)))
     today = {"recipe": planned.recipe.record(), "argv": list(planned.argv)}
     fields = differences({name: identity[name] for name in today}, today)
     if fields:

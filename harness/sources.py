@@ -17,8 +17,11 @@ from harness.project import Project
 from harness.sandbox import Mount
 from harness.schemas import read_record
 
-BUILTIN = "builtin"
 BYTE_CODE = "__pycache__"
+# The sources that are this repository's own, all in one tree: the folders of it that are no part
+# of them, so that work on the ensemble's trainer changes no other launch.
+OWN = {"builtin": frozenset({"ensemble"}), "ensemble": frozenset[str]()}
+_OWN_TREE = "builtin"
 _STORE = "/nix/store"
 _ALPHABET = "0123456789abcdfghijklmnpqrsvwxyz"  # Nix's base 32
 
@@ -49,33 +52,40 @@ def pins(project: Project) -> Mapping[str, Pin]:
 
 
 def commit(project: Project, source: str) -> str | None:
-    """The pinned commit of an upstream; None for the built-in one, whose tree says all."""
-    return None if source == BUILTIN else _pin(project, source).commit
+    """The pinned commit of an upstream; None for the harness' own, whose tree says all."""
+    return None if source in OWN else _pin(project, source).commit
 
 
 def tree(project: Project, source: str) -> Path:
     """Where the tree of `source` lies, or would lie once it is fetched."""
-    if source == BUILTIN:
-        return project.source / BUILTIN
+    if source in OWN:
+        return project.source / _OWN_TREE
     pin = _pin(project, source)
     if pin.tree is None:
         return project.data / "sources" / f"{source}-{pin.commit}"
     return store_path(pin.tree)
 
 
-def byte_code(mounts: Iterable[Mount]) -> tuple[str, ...]:
-    """The folders of byte code in the code that `mounts` show, as places in the sandbox.
+def left_out(source: str) -> frozenset[str]:
+    """The names of folders that are no part of a source's tree, wherever they stand in it."""
+    return OWN.get(source, frozenset()) | {BYTE_CODE}
 
-    Python would run what is in them in place of the source, which alone the identity is of.
+
+def hidden(mounts: Iterable[Mount], source: str = "") -> tuple[str, ...]:
+    """The folders that are no part of the code that `mounts` show, as places in the sandbox.
+
+    Python would run byte code in place of the source, which alone the identity is of; `source`
+    is whose tree is the code.
     """
     found = []
     for mount in mounts:
         if mount.target in (places.SOURCE, places.ADAPTERS):
+            wanted = left_out(source if mount.target == places.SOURCE else "")
             for folder, names, _ in os.walk(mount.source):
-                if BYTE_CODE in names:
-                    names.remove(BYTE_CODE)
-                    if not Path(folder, BYTE_CODE).is_symlink():
-                        inside = Path(folder).relative_to(mount.source) / BYTE_CODE
+                for name in wanted.intersection(names):
+                    names.remove(name)
+                    if not Path(folder, name).is_symlink():
+                        inside = Path(folder).relative_to(mount.source) / name
                         found.append(str(Path(mount.target, inside)))
     return tuple(sorted(found))
 

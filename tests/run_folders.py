@@ -119,12 +119,13 @@ def reading(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def launch(project: Project, choices: Choices = SMOKE) -> Launch:
     planned = plan(project, choices)
-    env, inputs, teacher = environment(project), data(), None
-    if planned.teacher is not None:
-        teacher = adaptation.ready(project, planned.recipe, planned.teacher, env)
-        planned = taught(planned, teacher)
-    identity = identify(project, planned, env, inputs, CONFIG, teacher)
-    return Launch(project, planned, env, inputs, CONFIG, identity, teacher)
+    env, inputs = environment(project), data()
+    teachers = tuple(
+        adaptation.ready(project, planned.recipe, teacher, env) for teacher in planned.teachers
+    )
+    planned = taught(planned, teachers)
+    identity = identify(project, planned, env, inputs, CONFIG, teachers)
+    return Launch(project, planned, env, inputs, CONFIG, identity, teachers)
 
 
 def losses(steps: int, start: float = 6.0) -> list[dict[str, float]]:

@@ -312,7 +312,7 @@ def taught(project: Project) -> tuple[Path, Path]:
     """A run and one distilled from it."""
     teacher = completed_run(project, Choices("flm", "lm1b", profile="smoke", name="teacher"))
     student = Choices(
-        "fmlm", "lm1b", profile="smoke", teacher=teacher / "model.ckpt", name="student"
+        "fmlm", "lm1b", profile="smoke", teachers=(teacher / "model.ckpt",), name="student"
     )
     return teacher, completed_run(project, student)
 
@@ -344,7 +344,7 @@ def test_a_teacher_that_is_no_run_cannot_be_vouched_for(here: Here, project: Pro
     alone = project.root / "alone.ckpt"
     teacher, _ = taught(project)
     shutil.copy(teacher / "model.ckpt", alone)
-    other = Choices("fmlm", "lm1b", profile="smoke", teacher=alone, name="other")
+    other = Choices("fmlm", "lm1b", profile="smoke", teachers=(alone,), name="other")
     found = audit(here, completed_run(project, other))
     assert found.exit_code == 2
     assert [c.name for c in found.claims if c.verdict is Verdict.UNCHECKED] == ["teacher's run"]

@@ -171,4 +171,3 @@ def test_it_must_fit(project: Project) -> None:
     entry = evaluations(project)[NAME]
     with pytest.raises(Refused, match="for builtin, not for mdlm"):
         evaluation.adapted(paper, entry, project.runs / "x", project)
-

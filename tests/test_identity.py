@@ -35,9 +35,10 @@ class Inputs:
     config: bytes
 
     def sha256(self) -> str:
-        taught = self.plan.teacher and ready(
-            self.project, self.plan.recipe, self.plan.teacher, self.environment
-        )
+        taught = [
+            ready(self.project, self.plan.recipe, teacher, self.environment)
+            for teacher in self.plan.teachers
+        ]
         found = identify(self.project, self.plan, self.environment, self.data, self.config, taught)
         validate(found.document, "identity", "test")
         return found.sha256
@@ -139,7 +140,7 @@ def test_a_teachers_bytes_change_the_identity(tmp_path: Path) -> None:
     teacher = tmp_path / "root" / "teacher.ckpt"
     teacher.parent.mkdir()
     teacher.write_bytes(b"a")
-    given = inputs(tmp_path, Choices("fmlm", "lm1b", profile="smoke", teacher=teacher))
+    given = inputs(tmp_path, Choices("fmlm", "lm1b", profile="smoke", teachers=(teacher,)))
     before = given.sha256()
     teacher.write_bytes(b"b")
     assert given.sha256() != before

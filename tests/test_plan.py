@@ -33,7 +33,7 @@ def test_two_roots_give_one_command(
     other = Project(source=SOURCE, root=tmp_path_factory.mktemp("other d@e=[x]"))
     for model, dataset in load(SOURCE).pairs():
         teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None
-        one, two = (plan(p, Choices(model, dataset, teacher=teacher)) for p in (project, other))
+        one, two = (plan(p, Choices(model, dataset, teachers=(teacher,))) for p in (project, other))
         assert one.argv == two.argv
         assert one.variables == two.variables
         for text in (*one.argv, *one.variables.values()):
@@ -48,7 +48,7 @@ def _needs_teacher(model: str, dataset: str) -> bool:
 def test_the_published_defaults_give_the_published_batch(project: Project) -> None:
     for model, dataset in load(SOURCE).pairs():
         teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None
-        planned = plan(project, Choices(model, dataset, teacher=teacher))
+        planned = plan(project, Choices(model, dataset, teachers=(teacher,)))
         assert planned.effective_batch == planned.recipe.number("global_batch")
 
 
@@ -80,11 +80,11 @@ CATALOGUE = load(SOURCE)
         (Choices("mdlm", "lm1b", locked={"lr": "x"}), "lr x: the recipe"),
         (Choices("mdlm", "lm1b", locked={"rounds": "8"}), "rounds 8: mdlm has no such setting"),
         (Choices("duo_dcd", "lm1b"), "needs a teacher of family uniform_duo; give --teacher"),
-        (Choices("mdlm", "lm1b", teacher=Path("t")), "teacher t: mdlm has no teacher"),
-        (Choices("fmlm", "lm1b", teacher=Path("/etc/x")), "lies outside"),
+        (Choices("mdlm", "lm1b", teachers=(Path("t"),)), "teacher t: mdlm has no teacher"),
+        (Choices("fmlm", "lm1b", teachers=(Path("/etc/x"),)), "lies outside"),
         (Choices("mdlm", "lm1b", student_init="scratch"), "only Di4C recipes have one"),
         (
-            Choices("duo_di4c", "lm1b", teacher=Path("t"), student_init="big"),
+            Choices("duo_di4c", "lm1b", teachers=(Path("t"),), student_init="big"),
             "student init big: unknown; one of hf_small, teacher, scratch",
         ),
     ],

@@ -130,12 +130,14 @@ def test_a_teacher_must_be_here(project: Project) -> None:
     teacher = completed_run(project, Choices("flm", "lm1b", profile="smoke", name="teacher"))
     student = completed_run(
         project,
-        Choices("fmlm", "lm1b", profile="smoke", teacher=teacher / "model.ckpt", name="student"),
+        Choices(
+            "fmlm", "lm1b", profile="smoke", teachers=(teacher / "model.ckpt",), name="student"
+        ),
         weights=(4.0, 5.0, 6.0),
     )
-    assert choices(project, student).teacher == teacher / "model.ckpt"
+    assert choices(project, student).teachers == (teacher / "model.ckpt",)
     teacher.rename(project.runs / "renamed")
-    assert choices(project, student).teacher == project.runs / "renamed" / "model.ckpt"
+    assert choices(project, student).teachers == (project.runs / "renamed" / "model.ckpt",)
     (project.runs / "renamed" / "completed.json").unlink()
     with pytest.raises(Refused, match="teacher's checkpoint is not on this machine"):
         choices(project, student)

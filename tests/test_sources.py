@@ -10,7 +10,7 @@ import sandbox_base
 from harness import places, sandbox
 from harness.identity import tree_digest
 from harness.sandbox import Mount
-from harness.sources import byte_code
+from harness.sources import hidden
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def tree(tmp_path: Path) -> Path:
 
 def test_folders_of_byte_code_are_found_in_code_alone(tree: Path) -> None:
     mounts = [Mount(tree, target) for target in (places.SOURCE, places.ADAPTERS, places.DATA)]
-    assert byte_code(mounts) == (
+    assert hidden(mounts) == (
         f"{places.ADAPTERS}/__pycache__",
         f"{places.ADAPTERS}/package/__pycache__",
         f"{places.SOURCE}/__pycache__",
@@ -55,7 +55,7 @@ def test_what_only_has_the_name_counts(tree: Path, kind: str) -> None:
     else:
         cache.write_text("")
     assert tree_digest(tree) != empty
-    assert f"{places.SOURCE}/package/new/__pycache__" not in byte_code([Mount(tree, places.SOURCE)])
+    assert f"{places.SOURCE}/package/new/__pycache__" not in hidden([Mount(tree, places.SOURCE)])
 
 
 @pytest.mark.e2e
@@ -64,7 +64,7 @@ def test_byte_code_is_not_what_runs(base: Path, tree: Path) -> None:
     code = f"import sys; sys.path[:0] = ['{places.SOURCE}']; import word, package; "
     command = [sandbox_base.PYTHON, "-c", code + "print(word.said, package.said)"]
     assert sandbox.run(box, command).stdout == b"byte code byte code\n"  # what would happen
-    hiding = replace(box, hidden=byte_code(box.mounts))
+    hiding = replace(box, hidden=hidden(box.mounts))
     assert sandbox.run(hiding, command).stdout == b"source source\n"
     write = [sandbox_base.PYTHON, "-c", f"open('{places.SOURCE}/__pycache__/x', 'w')"]
     assert b"Read-only" in sandbox.run(hiding, write).stderr

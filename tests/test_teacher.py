@@ -91,8 +91,8 @@ def test_every_family_has_a_model_and_every_student_a_teacher() -> None:
     for model, dataset in CATALOGUE.pairs():
         recipe = CATALOGUE.recipe(model, dataset)
         wanted = recipe.fields.get("teacher_family")
-        assert (CATALOGUE.teacher(recipe) is None) == (wanted is None)
-        assert wanted is None or dataset in CATALOGUE.datasets(families[wanted])
+        assert (CATALOGUE.teachers(recipe) == ()) == (wanted is None)
+        assert all(dataset in CATALOGUE.datasets(model) for model in CATALOGUE.teachers(recipe))
         assert ("transformation" in recipe.fields) == ("teacher_blocks" in recipe.fields)
 
 
@@ -103,17 +103,17 @@ def test_a_finished_run_is_taken_for_its_result(
     given: str,
 ) -> None:
     completed_run(project, MDLM)
-    planned = plan(project, replace(SDTT, teacher=project.runs / given))
-    assert planned.teacher is not None
-    assert planned.teacher.run == project.runs / "mdlm"
-    assert planned.teacher.file == project.runs / "mdlm" / "model.ckpt"
+    planned = plan(project, replace(SDTT, teachers=(project.runs / given,)))
+    (teacher,) = planned.teachers
+    assert teacher.run == project.runs / "mdlm"
+    assert teacher.file == project.runs / "mdlm" / "model.ckpt"
     assert "teacher" not in {entry.name for entry in planned.inputs if entry.missing}
 
 
 def test_an_unfinished_run_is_missing(reading: None, project: Project) -> None:  # noqa: F811
     run = completed_run(project, MDLM)
     (run / folder.COMPLETED).unlink()
-    planned = plan(project, replace(SDTT, teacher=run))
+    planned = plan(project, replace(SDTT, teachers=(run,)))
     assert any("mdlm is not finished; run its train" in line for line in planned.missing)
 
 
@@ -136,24 +136,24 @@ def test_a_run_that_may_not_teach_is_refused_at_once(
     ready.plan.run.mkdir(parents=True)
     run_folders.run._write_records(ready.plan.run, ready)
     with pytest.raises(Refused, match=said) as refused:
-        plan(project, replace(student, teacher=ready.plan.run))
+        plan(project, replace(student, teachers=(ready.plan.run,)))
     assert "\n" not in str(refused.value)
 
 
 def test_a_student_is_no_teacher(reading: None, project: Project) -> None:  # noqa: F811
     flm = completed_run(project, replace(MDLM, model="flm", name="flm"))
-    fmlm = completed_run(project, replace(MDLM, model="fmlm", name="fmlm", teacher=flm))
+    fmlm = completed_run(project, replace(MDLM, model="fmlm", name="fmlm", teachers=(flm,)))
     with pytest.raises(Refused, match="a fmlm run can teach nothing; fmlm needs continuous_flm"):
-        plan(project, replace(MDLM, model="fmlm", name="again", teacher=fmlm))
+        plan(project, replace(MDLM, model="fmlm", name="again", teachers=(fmlm,)))
 
 
 @pytest.mark.parametrize(
     ("choices", "said"),
     [
-        (replace(SDTT, teacher=Path("runs")), "runs: holds no run"),
-        (replace(SDTT, teacher=Path("t.ckpt"), teacher_weights="best"), "one of raw, ema"),
+        (replace(SDTT, teachers=(Path("runs"),)), "runs: holds no run"),
+        (replace(SDTT, teachers=(Path("t.ckpt"),), teacher_weights="best"), "one of raw, ema"),
         (
-            replace(MDLM, model="fmlm", teacher=Path("t.ckpt"), teacher_weights="ema"),
+            replace(MDLM, model="fmlm", teachers=(Path("t.ckpt"),), teacher_weights="ema"),
             "fmlm reads its teacher's file itself",
         ),
         (replace(MDLM, teacher_weights="raw"), "teacher weights raw: mdlm has no teacher"),
@@ -177,15 +177,15 @@ def test_an_altered_run_is_refused(
     run = completed_run(project, MDLM)
     (run / folder.STDOUT).write_bytes(b"other")
     with pytest.raises(Refused, match=r"stdout.log has other bytes than recorded"):
-        launch(project, replace(SDTT, teacher=run))
+        launch(project, replace(SDTT, teachers=(run,)))
     assert not outside.boxes
 
 
 def test_a_teacher_is_adapted_once_and_published_whole(outside: Outside, project: Project) -> None:
-    choices = replace(SDTT, teacher=file_teacher(project))
+    choices = replace(SDTT, teachers=(file_teacher(project),))
     first, second = launch(project, choices), launch(project, choices)
     assert len(outside.boxes) == 1
-    assert first.teacher == second.teacher
+    assert first.teachers == second.teachers
     assert first.identity == second.identity
     (home,) = (project.data / "teachers").iterdir()
     assert sorted(path.name for path in home.iterdir()) == ["model.ckpt", "provenance.json"]
@@ -207,7 +207,7 @@ def test_a_teacher_is_adapted_once_and_published_whole(outside: Outside, project
 def test_the_sandbox_sees_the_teacher_and_one_folder_to_write(
     outside: Outside, project: Project
 ) -> None:
-    launch(project, replace(SDTT, teacher=file_teacher(project)))
+    launch(project, replace(SDTT, teachers=(file_teacher(project),)))
     (box,) = outside.boxes
     assert [m.target for m in box.mounts if m.writable] == [places.OUTPUT]
     assert not box.share_network
@@ -215,13 +215,12 @@ def test_the_sandbox_sees_the_teacher_and_one_folder_to_write(
 
 
 def test_raw_and_averaged_weights_are_two_launches(outside: Outside, project: Project) -> None:
-    choices = replace(SDTT, teacher=file_teacher(project))
+    choices = replace(SDTT, teachers=(file_teacher(project),))
     raw, ema = (launch(project, replace(choices, teacher_weights=w)) for w in ("raw", "ema"))
     assert raw.identity.sha256 != ema.identity.sha256
-    assert raw.teacher
-    assert ema.teacher
-    assert raw.teacher.sha256 == ema.teacher.sha256
-    assert raw.teacher.transformation != ema.teacher.transformation
+    (raw_one,), (ema_one,) = raw.teachers, ema.teachers
+    assert raw_one.sha256 == ema_one.sha256
+    assert raw_one.transformation != ema_one.transformation
     assert raw.identity == launch(project, choices).identity
 
 
@@ -229,7 +228,7 @@ def test_raw_and_averaged_weights_are_two_launches(outside: Outside, project: Pr
 def test_a_published_teacher_that_changed_is_refused(
     outside: Outside, project: Project, spoil: str
 ) -> None:
-    choices = replace(SDTT, teacher=file_teacher(project))
+    choices = replace(SDTT, teachers=(file_teacher(project),))
     launch(project, choices)
     (path,) = (project.data / "teachers").glob(f"*/{spoil}")
     data = path.read_bytes()
@@ -244,7 +243,7 @@ def test_a_published_teacher_that_changed_is_refused(
 def test_a_kill_leaves_nothing_that_is_taken(
     outside: Outside, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    choices = replace(SDTT, teacher=file_teacher(project))
+    choices = replace(SDTT, teachers=(file_teacher(project),))
 
     def die(*_: object) -> None:
         raise KeyboardInterrupt
@@ -282,7 +281,7 @@ def test_another_network_is_refused_and_nothing_published(
 ) -> None:
     path = change(project)
     with pytest.raises(Refused, match=said) as refused:
-        launch(project, replace(SDTT, teacher=path))
+        launch(project, replace(SDTT, teachers=(path,)))
     assert "\n" not in str(refused.value)
     assert str(path) in str(refused.value)
     assert not list((project.data / "teachers").iterdir())
@@ -298,13 +297,13 @@ def test_a_tool_that_answers_nonsense_is_refused(
 
     monkeypatch.setattr(sandbox, "run", run)
     with pytest.raises(Refused, match="schema teacher"):
-        launch(project, replace(SDTT, teacher=file_teacher(project)))
+        launch(project, replace(SDTT, teachers=(file_teacher(project),)))
 
 
 def test_the_code_is_part_of_the_identity(
     outside: Outside, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    choices = replace(SDTT, teacher=file_teacher(project))
+    choices = replace(SDTT, teachers=(file_teacher(project),))
     before = launch(project, choices).identity.sha256
     monkeypatch.setattr(adaptation, "code_sha256", lambda _: "0" * 64)
     assert launch(project, choices).identity.sha256 != before
@@ -323,7 +322,7 @@ def test_the_code_that_counts_is_all_there_is() -> None:
 def test_a_plan_without_its_ready_teacher_has_no_identity(
     outside: Outside, project: Project
 ) -> None:
-    ready = launch(project, replace(SDTT, teacher=file_teacher(project)))
+    ready = launch(project, replace(SDTT, teachers=(file_teacher(project),)))
     with pytest.raises(AssertionError):
         identify(project, ready.plan, ready.environment, ready.data, b"")
 
@@ -333,12 +332,12 @@ def test_a_plan_without_its_ready_teacher_has_no_identity(
 
 def test_a_chain_trains_the_teacher_with_the_same_choices(project: Project) -> None:
     choices = replace(SDTT, seed=7, devices=2, per_device_batch=4, profile="paper")
-    first, student = chain(project, choices)
+    (first,), student = chain(project, choices)
     assert (first.choices.model, first.choices.dataset) == ("mdlm", "lm1b")
     assert (first.choices.profile, first.choices.seed) == ("paper", 7)
     assert first.devices == 2
     assert first.run == project.runs / "mdlm-lm1b-paper-seed7-1x2x64"
-    assert student == replace(choices, teacher=first.run)
+    assert student == replace(choices, teachers=(first.run,))
     assert any("does not exist; train it first" in line for line in plan(project, student).missing)
 
 
@@ -346,7 +345,7 @@ def test_a_chain_trains_the_teacher_with_the_same_choices(project: Project) -> N
     ("choices", "said"),
     [
         (MDLM, "--with-teacher: mdlm learns from no teacher"),
-        (replace(SDTT, teacher=Path("t")), "--with-teacher: --teacher t is one already"),
+        (replace(SDTT, teachers=(Path("t"),)), "--with-teacher: --teacher t is one already"),
     ],
 )
 def test_a_chain_that_makes_no_sense_is_refused(
@@ -367,7 +366,7 @@ def taught(
     project: Project,
 ) -> Path:
     teacher = completed_run(project, MDLM)
-    ready = launch(project, replace(SDTT, teacher=teacher))
+    ready = launch(project, replace(SDTT, teachers=(teacher,)))
     run = ready.plan.run
     with folder.locked(run):
         run_folders.run._write_records(run, ready)

@@ -6,6 +6,7 @@ run of which something could not be checked is not called good.
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 from harness import folder
 from harness.audit import own, pins, teachers, tensors
@@ -15,6 +16,7 @@ from harness.audit.verdicts import Audit, Claim, differs, equal, unchecked
 from harness.canonical import digest
 from harness.errors import HarnessError, Refused
 from harness.files import sha256_file
+from harness.identity import each
 from harness.schemas import read_record
 
 Check = Callable[[Recorded], Iterator[Claim]]
@@ -78,7 +80,7 @@ def _audit(machine: Machine, run: Path, above: frozenset[Path]) -> Audit:
     for name, check, needed in CHECKS:
         claims += _guarded(name, check, needed, recorded)
     if _I in recorded.records and _F in recorded.records:
-        chain = lambda run: teacher(run, above | {recorded.run})  # noqa: E731
+        chain = lambda run: taught(run, above | {recorded.run})  # noqa: E731
         claims += _guarded("teacher", chain, (), recorded)
     return Audit(run, tuple(claims))
 
@@ -99,24 +101,31 @@ def _guarded(name: str, check: Check, needed: tuple[str, ...], run: Recorded) ->
     return claims
 
 
-def teacher(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
+def taught(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
+    """The claims of each teacher."""
+    recorded = each(run.identity["teacher"])
+    paths = teachers.find(run.project, run.run, run.identity, run.provenance)
+    for one, path in zip(recorded, paths, strict=True):
+        yield from teacher(run, one, path, above)
+
+
+def teacher(
+    run: Recorded, recorded: dict[str, Any], path: Path | None, above: frozenset[Path]
+) -> Iterator[Claim]:
     """The teacher's bytes are those recorded; where they came from a run, that run's claims."""
-    recorded = run.identity["teacher"]
-    if recorded is None:
-        return
-    path = teachers.find(run.project, run.run, recorded["sha256"], run.provenance)
+    name = f"teacher {recorded['family']}" if "family" in recorded else "teacher"
     if path is None:
-        yield unchecked("teacher", "its checkpoint is not on this machine")
+        yield unchecked(name, "its checkpoint is not on this machine")
         return
-    yield equal("teacher", recorded["sha256"], sha256_file(path), path.name)
+    yield equal(name, recorded["sha256"], sha256_file(path), path.name)
     origin = path.parent
     if path.name != folder.MODEL or not holds_run(origin):
-        yield unchecked("teacher's run", f"{path} lies in no run folder")
+        yield unchecked(f"{name}'s run", f"{path} lies in no run folder")
     elif origin in above:
-        yield differs("teacher's run", f"{origin.name} is, at the end, its own teacher")
+        yield differs(f"{name}'s run", f"{origin.name} is, at the end, its own teacher")
     else:
         if recorded["identity"] is not None:
             found = digest(read_record(origin / folder.IDENTITY, "identity"))
-            yield equal("teacher's identity", recorded["identity"], found, origin.name)
+            yield equal(f"{name}'s identity", recorded["identity"], found, origin.name)
         for claim in _audit(run.machine, origin, above).claims:
             yield claim.below(f"teacher {origin.name}: ")

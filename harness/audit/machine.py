@@ -52,7 +52,9 @@ class Machine:
     def tree(self, source: str) -> str | None:
         """The digest of a source's tree; None where it is not on this machine."""
         path = sources.tree(self.project, source)
-        return self._once(path, lambda: tree_digest(path)) if path.is_dir() else None
+        return (
+            self._once((path, source), lambda: tree_digest(path, source)) if path.is_dir() else None
+        )
 
     def adapters(self) -> str:
         """The digest of the adapters."""

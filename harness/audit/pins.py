@@ -9,6 +9,7 @@ from harness.audit.recorded import Recorded
 from harness.audit.verdicts import Claim, all_of, differs, equal, unchecked
 from harness.errors import HarnessError, Refused
 from harness.files import sha256_file
+from harness.identity import each
 from harness.plan import Choices, plan
 from harness.recipes import Recipe
 
@@ -24,9 +25,9 @@ def tool(run: Recorded) -> Iterator[Claim]:
 def recipe(run: Recorded) -> Iterator[Claim]:
     """The recipe and its argument list come out the same today."""
     # A teacher is bound at one place in the sandbox, so any path gives the same argument list.
-    teacher = None if run.identity["teacher"] is None else run.project.root / "teacher.ckpt"
+    anywhere = tuple(run.project.root / "teacher.ckpt" for _ in each(run.identity["teacher"]))
     try:
-        chosen = recorded_choices(run.identity, teacher)
+        chosen = recorded_choices(run.identity, anywhere)
         today = plan(run.project, chosen, run.machine.catalogue())
     except Refused as error:
         yield differs("recipe of today", f"this harness refuses the launch: {error}")
@@ -35,9 +36,10 @@ def recipe(run: Recorded) -> Iterator[Claim]:
     yield equal("argument list of today", run.identity["argv"], list(today.argv))
 
 
-def recorded_choices(identity: dict[str, Any], teacher: Path | None) -> Choices:
+def recorded_choices(identity: dict[str, Any], teachers: tuple[Path, ...]) -> Choices:
     """The choices a recorded launch was made with."""
     recipe = identity["recipe"]
+    weights = [teacher["weights"] for teacher in each(identity["teacher"])]
     return Choices(
         model=recipe["model"],
         dataset=recipe["dataset"],
@@ -47,8 +49,8 @@ def recorded_choices(identity: dict[str, Any], teacher: Path | None) -> Choices:
         per_device_batch=identity["per_device_batch"],
         seed=identity["seed"],
         resume=identity["resume"],
-        teacher=teacher,
-        teacher_weights=identity["teacher"] and identity["teacher"]["weights"],
+        teachers=teachers,
+        teacher_weights=weights[0] if weights else None,
         student_init=identity["student_init"],
     )
 

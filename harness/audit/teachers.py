@@ -1,6 +1,7 @@
 """The checkpoint a run was taught by: where it lies here, and how it was adapted."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
@@ -9,13 +10,22 @@ from harness.audit.recorded import Recorded
 from harness.audit.verdicts import Claim, equal, unchecked
 from harness.errors import HarnessError
 from harness.files import sha256_file
+from harness.identity import each
 from harness.project import Project
 from harness.schemas import read_record
 
 
-def find(project: Project, run: Path, sha256: str, provenance: dict[str, Any]) -> Path | None:
-    """The teacher's file: where it was, or in a run beside this one or in the project."""
-    recorded = Path(provenance["paths"].get("teacher") or "/none")
+def find(
+    project: Project, run: Path, identity: Mapping[str, Any], provenance: Mapping[str, Any]
+) -> tuple[Path | None, ...]:
+    """Each teacher's file: where it was, or in a run beside this one or in the project."""
+    teachers, paths = each(identity["teacher"]), each(provenance["paths"].get("teacher"))
+    pairs = zip_longest(teachers, paths[: len(teachers)])
+    return tuple(_find(project, run, teacher["sha256"], path) for teacher, path in pairs)
+
+
+def _find(project: Project, run: Path, sha256: str, path: str | None) -> Path | None:
+    recorded = Path(path or "/none")
     if recorded.is_file() and not recorded.is_symlink():
         return recorded
     for home in dict.fromkeys((run.parent, project.runs)):

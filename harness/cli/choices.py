@@ -20,7 +20,11 @@ OPTIONS = (
     click.option("--seed", type=int, default=42, show_default=True),
     click.option("--resume/--no-resume", default=True, show_default=True),
     click.option(
-        "--teacher", type=click.Path(path_type=Path), help="A checkpoint or a finished run."
+        "--teacher",
+        "teachers",
+        type=click.Path(path_type=Path),
+        multiple=True,
+        help="A checkpoint or a finished run; of an ensemble, once for each.",
     ),
     click.option("--teacher-weights", help="raw (default), or ema: the averaged ones, adapted."),
     click.option("--student-init", help="Di4C only: hf_small, teacher or scratch."),

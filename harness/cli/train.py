@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 @click.command()
 @launch_choices
-@click.option("--with-teacher", is_flag=True, help="First train its teacher, unless that is done.")
+@click.option("--with-teacher", is_flag=True, help="First train its teachers, unless that is done.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or the plan) as JSON.")
 @click.pass_obj
@@ -27,10 +27,9 @@ def command(
 
     The same command again skips a completed run and goes on with an interrupted one.
     """
-    before = []
+    before: tuple[Plan, ...] = ()
     if with_teacher:
-        first, choices = chain(project, choices)
-        before.append(first)
+        before, choices = chain(project, choices)
     planned = plan(project, choices)  # before any training: what is refused is refused now
     if dry_run:
         for one in (planned,) if as_json else (*before, planned):

@@ -15,6 +15,7 @@ from harness.canonical import digest
 from harness.data import manifest
 from harness.errors import HarnessError, Refused
 from harness.files import json_bytes, sha256_file
+from harness.identity import each
 from harness.project import Project
 from harness.schemas import read_record
 
@@ -132,8 +133,9 @@ def materials(
         "digest": {"sha256": tokenizer["sha256"]},
     }
     yield {"name": folder.CONFIG, "digest": {"sha256": identity["config_sha256"]}}
-    if identity["teacher"] is not None:
-        yield {"name": "teacher", "digest": {"sha256": identity["teacher"]["sha256"]}}
+    for teacher in each(identity["teacher"]):
+        name = f"teacher {teacher['family']}" if "family" in teacher else "teacher"
+        yield {"name": name, "digest": {"sha256": teacher["sha256"]}}
     if identity["transformation"] is not None:
         made = identity["transformation"]
         code = {"sha256": made["code_sha256"]}

@@ -12,6 +12,7 @@ from harness.audit.verdicts import Audit, Claim, Verdict
 from harness.complete import METRICS, metric_rows
 from harness.difference import facts
 from harness.errors import HarnessError
+from harness.identity import each
 from harness.papers import Comparison, Source
 from harness.project import Project
 from harness.published import of_run
@@ -183,19 +184,21 @@ def _inputs(identity: Mapping[str, Any]) -> Iterable[Node]:
 def _teachers(
     project: Project, run: Path, identity: Mapping[str, Any], provenance: Mapping[str, Any]
 ) -> Iterable[Node]:
-    """The teacher, its teacher, and so on, as far as their runs are here."""
-    seen = {run}
-    while identity and provenance and identity["teacher"] is not None:
-        sha256 = identity["teacher"]["sha256"]
-        path = find(project, run, sha256, dict(provenance))
-        origin = path.parent if path else None
-        identity = _record(origin, "identity") if origin else {}
-        name = origin.name if origin and identity else "checkpoint"
-        yield Node("teacher", name, sha256)
-        if origin is None or origin in seen:
-            return
-        seen.add(origin)
-        run, provenance = origin, _record(origin, "provenance")
+    """The teachers, their teachers, and so on, as far as their runs are here."""
+    seen, todo = {run}, [(run, identity, provenance)]
+    while todo:
+        here, known, facts = todo.pop()
+        if not (known and facts):
+            continue
+        paths = find(project, here, known, facts)
+        for recorded, path in zip(each(known["teacher"]), paths, strict=True):
+            origin = path.parent if path else None
+            above = _record(origin, "identity") if origin else {}
+            name = origin.name if origin and above else "checkpoint"
+            yield Node("teacher", name, recorded["sha256"])
+            if origin is not None and origin not in seen:
+                seen.add(origin)
+                todo.append((origin, above, _record(origin, "provenance")))
 
 
 def _launch(recipe: Mapping[str, Any], completed: Mapping[str, Any]) -> Node | None:
