@@ -8,7 +8,7 @@ from harness.nix import Environment
 from harness.plan import OFFLINE, PYTHON, Plan
 from harness.project import Project
 from harness.sandbox import Box, Mount
-from harness.sources import hidden
+from harness.sources import hidden, is_code
 
 
 def inside_box(
@@ -44,8 +44,8 @@ def compose(project: Project, plan: Plan, environment: Environment) -> bytes:
         "overrides": list(plan.overrides),
         "devices": plan.devices,
     }
-    sources = tuple(m for m in plan.mounts if m.target in (places.SOURCE, places.ADAPTERS))
-    box = inside_box(project, environment, sources, plan.recipe.source)
+    code = tuple(mount for mount in plan.mounts if is_code(mount))
+    box = inside_box(project, environment, code, plan.recipe.source)
     command = [places.PYTHON, f"{places.INSIDE}/compose.py"]
     done = sandbox.run(box, command, input=json.dumps(request).encode())
     if done.returncode != 0:

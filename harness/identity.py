@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from harness import __version__, places
+from harness import __version__, adapters, places
 from harness.canonical import digest
 from harness.data.ready import DataInputs
 from harness.files import sha256_file
@@ -48,7 +48,7 @@ def identify(
     transformed = [made for teacher in teachers if (made := teacher.transformed()) is not None]
     assert len(transformed) < 2  # several teachers are taken as they are
     recipe = plan.recipe
-    sources = {mount.target: mount.source for mount in plan.mounts}
+    (tree,) = (mount.source for mount in plan.mounts if mount.target == places.SOURCE)
     document: dict[str, object] = {
         "schema_version": SCHEMA_VERSION,
         "harness": {
@@ -62,9 +62,9 @@ def identify(
         "source": {
             "name": recipe.source,
             "commit": commit(project, recipe.source),
-            "tree": tree_digest(sources[places.SOURCE], recipe.source),
+            "tree": tree_digest(tree, recipe.source),
         },
-        "adapters": tree_digest(sources[places.ADAPTERS]),
+        "adapters": adapters.digest(project, recipe.adapters),
         "environment": {
             "name": environment.name,
             "lock_sha256": environment.lock_sha256,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness import adaptation, places, sources
+from harness import adaptation, adapters, places, sources
 from harness.compose import compose
 from harness.data import ready
 from harness.data.ready import DataInputs
@@ -50,6 +50,7 @@ def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
     """
     recipe = plan.recipe
     lock_sha256(project, recipe.environment)  # refused before anything is asked of the user
+    adapters.check(project, recipe.adapters, recipe.environment)
     lacking = [*sources.missing(project, recipe.source), *plan.missing]
     if lacking:
         raise Refused(f"{recipe.model} on {recipe.dataset}: {'; '.join(lacking)}")

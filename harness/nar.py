@@ -21,15 +21,18 @@ class _Sink(Protocol):
     def update(self, data: bytes, /) -> None: ...
 
 
-def nar_sha256(path: Path, *, exclude: frozenset[str] = frozenset()) -> str:
+def nar_sha256(
+    path: Path, *, exclude: frozenset[str] = frozenset(), only: frozenset[str] | None = None
+) -> str:
     """Digest of the tree at `path` as Nix writes it: `sha256-<base64>`.
 
-    `exclude` names folders left out wherever they stand (byte-code caches, say).
+    `exclude` names folders left out wherever they stand (byte-code caches, say); of the topmost
+    folder's entries, those that `only` names count, or all.
     Raises Refused for sockets, devices and pipes, which no archive can hold.
     """
     sink = hashlib.sha256()
     _string(sink, b"nix-archive-1")
-    _node(sink, path, exclude)
+    _node(sink, path, exclude, only)
     return "sha256-" + base64.b64encode(sink.digest()).decode()
 
 
@@ -39,7 +42,9 @@ def _string(sink: _Sink, data: bytes) -> None:
     sink.update(b"\0" * (-len(data) % 8))
 
 
-def _node(sink: _Sink, path: Path, exclude: frozenset[str]) -> None:
+def _node(
+    sink: _Sink, path: Path, exclude: frozenset[str], only: frozenset[str] | None = None
+) -> None:
     _string(sink, b"(")
     _string(sink, b"type")
     status = path.lstat()
@@ -57,6 +62,8 @@ def _node(sink: _Sink, path: Path, exclude: frozenset[str]) -> None:
         _string(sink, b"directory")
         for name in sorted(os.fsencode(entry.name) for entry in path.iterdir()):
             if os.fsdecode(name) in exclude and _is_folder(path / os.fsdecode(name)):
+                continue
+            if only is not None and os.fsdecode(name) not in only:
                 continue
             for part in (b"entry", b"(", b"name", name, b"node"):
                 _string(sink, part)

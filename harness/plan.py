@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from harness import places
+from harness import adapters, places
 from harness.argv import argument_list
 from harness.data import offline
 from harness.data.places import Places
@@ -255,7 +255,7 @@ def _mounts(
     hub = visible(project, recipe.data)
     mounts = [
         Mount(tree(project, recipe.source), places.SOURCE),
-        Mount(project.source / "adapters", places.ADAPTERS),
+        *adapters.mounts(project, recipe.adapters),
         Mount(data.training(recipe.data_layout, recipe.processed), places.DATA),
         *(Mount(path, f"{places.HUGGINGFACE}/{name}") for path, name in hub),
         Mount(run / "output", places.OUTPUT, writable=True),

@@ -26,6 +26,7 @@ class Deviation:
     overrides: tuple[str, ...]
     reason: str
     evidence: str
+    entrypoint: str | None = None
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,7 @@ class Recipe:
     source: str
     upstream: str
     entrypoint: str
+    adapters: tuple[str, ...]
     config_dir: str
     config_name: str
     environment: str
@@ -74,6 +76,8 @@ class Recipe:
             "source": self.source,
             "upstream": self.upstream,
             "entrypoint": self.entrypoint,
+            # Absent where none: the built-in trainers' records are older than adapters.
+            **({"adapters": list(self.adapters)} if self.adapters else {}),
             "config": f"{self.config_dir}/{self.config_name}",
             "environment": self.environment,
             "data": self.data,
@@ -131,6 +135,8 @@ class Catalogue:
         launch = _merged([paper, changes])
         fixed = {"name": entry["source"], **self.tables["sources"][entry["source"]]}
         source = {**fixed, **_only(entry, "entrypoint"), **changes.get("source", {})}
+        deviations = self._deviations(model, dataset, source["name"])
+        entrypoint = next((d.entrypoint for d in deviations if d.entrypoint), source["entrypoint"])
         data = {"key": dataset, **names, **changes.get("data", {})}
         template = tuple(self._expand(on_dataset.get("overrides", entry["overrides"])))
         for key in changes.get("set", {}).keys() - {o.partition("=")[0] for o in template}:
@@ -142,7 +148,8 @@ class Catalogue:
             profile=profile,
             source=source["name"],
             upstream=entry["source"],
-            entrypoint=source["entrypoint"],
+            entrypoint=entrypoint,
+            adapters=_adapters(entrypoint, source, changes),
             config_dir=source["config_dir"],
             config_name=source["config_name"],
             environment=source["environment"],
@@ -159,7 +166,7 @@ class Catalogue:
                 fill(_changed(o, changes.get("set", {})), _texts(launch["fields"]))
                 for o in template
             ),
-            deviations=self._deviations(model, dataset, source["name"]),
+            deviations=deviations,
             additions=tuple(
                 fill(o, _texts(launch["fields"])) for o in self._expand(changes.get("append", []))
             ),
@@ -200,13 +207,22 @@ class Catalogue:
                 on_model,
                 on_model.get("datasets", {}).get(dataset, {}),
             ],
-            parts=("source", "data", "fields", "choices", "variables", "set", "append"),
+            parts=(
+                *("source", "data", "fields", "choices"),
+                *("adapters", "variables", "set", "append"),
+            ),
         )
 
     def _deviations(self, model: str, dataset: str, source: str) -> tuple[Deviation, ...]:
         here = {"models": model, "datasets": dataset, "sources": source}
         return tuple(
-            Deviation(d["name"], tuple(d["overrides"]), d["reason"], d["evidence"])
+            Deviation(
+                d["name"],
+                tuple(d["overrides"]),
+                d["reason"],
+                d["evidence"],
+                d.get("entrypoint"),
+            )
             for d in self.tables["deviations"]
             if all(here[kind] in names for kind, names in d["applies"].items())
         )
@@ -254,6 +270,13 @@ def _texts(fields: Fields) -> dict[str, str]:
 def _changed(override: str, changes: Mapping[str, str]) -> str:
     key = override.partition("=")[0]
     return f"{key}={changes[key]}" if key in changes else override
+
+
+def _adapters(entrypoint: str, *layers: Mapping[str, Any]) -> tuple[str, ...]:
+    """The adapters that the layers declare, and the program that trains where it is one."""
+    declared = {name for layer in layers for name in layer.get("adapters", [])}
+    folder, _, name = entrypoint.partition("/")
+    return tuple(sorted({*declared, *([name] if folder == "adapters" else [])}))
 
 
 def _only(entry: Mapping[str, Any], *names: str) -> dict[str, Any]:

@@ -66,6 +66,11 @@ def tree(project: Project, source: str) -> Path:
     return store_path(pin.tree)
 
 
+def is_code(mount: Mount) -> bool:
+    """Whether a mount shows what a trainer imports: the source's tree, or an adapter."""
+    return mount.target == places.SOURCE or Path(mount.target).is_relative_to(places.ADAPTERS)
+
+
 def left_out(source: str) -> frozenset[str]:
     """The names of folders that are no part of a source's tree, wherever they stand in it."""
     return OWN.get(source, frozenset()) | {BYTE_CODE}
@@ -79,7 +84,7 @@ def hidden(mounts: Iterable[Mount], source: str = "") -> tuple[str, ...]:
     """
     found = []
     for mount in mounts:
-        if mount.target in (places.SOURCE, places.ADAPTERS):
+        if is_code(mount):
             wanted = left_out(source if mount.target == places.SOURCE else "")
             for folder, names, _ in os.walk(mount.source):
                 for name in wanted.intersection(names):

@@ -1,12 +1,12 @@
 """What this machine holds that runs can be checked against, each thing looked up once."""
 
 import threading
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness import nix, sandbox, sources
+from harness import adapters, nix, sandbox, sources
 from harness.data import pins, ready
 from harness.data.places import Places
 from harness.data.ready import DataInputs
@@ -56,10 +56,10 @@ class Machine:
             self._once((path, source), lambda: tree_digest(path, source)) if path.is_dir() else None
         )
 
-    def adapters(self) -> str:
-        """The digest of the adapters."""
-        path = self.project.source / "adapters"
-        return self._once(path, lambda: tree_digest(path))
+    def adapters(self, names: Sequence[str]) -> str:
+        """The digest of the adapters of these names. Raises Refused where one is not here."""
+        key = ("adapters", *names)
+        return self._once(key, lambda: adapters.digest(self.project, names))
 
     def environment(self, name: str) -> Environment:
         """A built environment. Raises HarnessError where it is not built here."""

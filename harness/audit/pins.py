@@ -65,7 +65,11 @@ def code(run: Recorded) -> Iterator[Claim]:
         yield unchecked("source tree", f"{source['name']} is not on this machine")
     else:
         yield equal("source tree", source["tree"], tree, source["name"])
-    yield equal("adapters", run.identity["adapters"], run.machine.adapters(), "adapters")
+    used = run.identity["recipe"].get("adapters", [])
+    try:
+        yield equal("adapters", run.identity["adapters"], run.machine.adapters(used), "adapters")
+    except Refused as problem:
+        yield unchecked("adapters", str(problem))
 
 
 def environment(run: Recorded) -> Iterator[Claim]:

@@ -1,0 +1,1 @@
+"""Operations of mamba-ssm that the upstreams import."""

@@ -1,0 +1,1 @@
+"""Kernels of mamba-ssm that the upstreams import."""
