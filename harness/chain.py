@@ -28,6 +28,7 @@ def chain(project: Project, choices: Choices) -> tuple[tuple[Plan, ...], Choices
         nodes=choices.nodes,
         seed=choices.seed,
         resume=choices.resume,
+        mirrors=choices.mirrors,
     )
     planned = tuple(plan(project, replace(first, model=model), catalogue) for model in models)
     return planned, replace(choices, teachers=tuple(one.run for one in planned))

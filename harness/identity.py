@@ -17,7 +17,7 @@ from harness.files import sha256_file
 from harness.nar import nar_sha256
 from harness.nix import Environment
 from harness.project import Project
-from harness.sources import commit, left_out
+from harness.sources import left_out
 
 if TYPE_CHECKING:  # a plan looks into run folders, which know identities
     from harness.adaptation import Ready
@@ -59,11 +59,7 @@ def identify(
         "argv": list(plan.argv),
         "working_folder": places.OUTPUT,
         "variables": dict(plan.variables),
-        "source": {
-            "name": recipe.source,
-            "commit": commit(project, recipe.source),
-            "tree": tree_digest(tree, recipe.source),
-        },
+        "source": plan.source.record(tree_digest(tree, recipe.source)),
         "adapters": adapters.digest(project, recipe.adapters),
         "environment": {
             "name": environment.name,

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from harness import adaptation, adapters, places, sources
+from harness import adaptation, adapters, mirrors, places, sources
 from harness.compose import compose
 from harness.data import ready
 from harness.data.ready import DataInputs
@@ -51,9 +51,9 @@ def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
     recipe = plan.recipe
     lock_sha256(project, recipe.environment)  # refused before anything is asked of the user
     adapters.check(project, recipe.adapters, recipe.environment)
-    lacking = [*sources.missing(project, recipe.source), *plan.missing]
-    if lacking:
-        raise Refused(f"{recipe.model} on {recipe.dataset}: {'; '.join(lacking)}")
+    if any(plan.lacks(entry.name) for entry in plan.inputs if entry.name != "source"):
+        raise Refused(f"{recipe.model} on {recipe.dataset}: {'; '.join(plan.missing)}")
+    plan = sourced(plan, mirrors.realise(project, recipe.source, plan.choices.mirrors, report))
     report(f"environment {recipe.environment}")
     environment = realise(project, recipe.environment)
     report(f"data {recipe.data}: checking against its manifest")
@@ -67,6 +67,12 @@ def ready_launch(project: Project, plan: Plan, report: Report) -> Launch:
     plan = taught(plan, teachers)
     identity = identify(project, plan, environment, data, config, teachers)
     return Launch(project, plan, environment, data, config, identity, tuple(teachers))
+
+
+def sourced(plan: Plan, source: sources.Source) -> Plan:
+    """The plan with a source that is there."""
+    others = [mount for mount in plan.mounts if mount.target != places.SOURCE]
+    return replace(plan, source=source, mounts=(Mount(source.path, places.SOURCE), *others))
 
 
 def taught(plan: Plan, teachers: Sequence[adaptation.Ready]) -> Plan:

@@ -20,6 +20,11 @@ from harness.schemas import read_record
 
 PYTHON = "3.11"
 PLATFORM = "manylinux_2_28_x86_64"
+# Older names of manylinux_2_N (PEP 600), which wheels such as PyTorch's up to 2.5 still have.
+LEGACY = {
+    "x86_64": {"manylinux2014": 17, "manylinux2010": 12, "manylinux1": 5},
+    "aarch64": {"manylinux2014": 17},
+}
 
 
 @dataclass(frozen=True, order=True)
@@ -208,7 +213,7 @@ def platform_tags(platform: str) -> list[str]:
     newest, machine = int(match[1]), match[2]
     return [
         *(f"manylinux_2_{minor}_{machine}" for minor in range(newest, 4, -1)),
-        *([f"manylinux2014_{machine}"] if newest >= 17 else []),
+        *(f"{old}_{machine}" for old, minor in LEGACY[machine].items() if minor <= newest),
         f"linux_{machine}",
     ]
 

@@ -112,6 +112,32 @@ def host_python() -> Path:
     return python
 
 
+def fetch_source(project: Project, name: str, url: str, commit: str) -> Path:
+    """An upstream's tree at `commit` from `url`, put into the store.
+
+    Raises HarnessError with git's or Nix's own reason.
+    """
+    command = ["nix-instantiate", "--eval", "--json", str(project.source / "nix/source.nix")]
+    named = ["--argstr", "name", name, "--argstr", "url", url, "--argstr", "rev", commit]
+    # git would ask for the name and password of what does not exist.
+    done = _run([*command, *named], capture_output=True, GIT_TERMINAL_PROMPT="0")
+    if done.returncode:
+        lines = done.stderr.splitlines()
+        raise HarnessError(_reason([line for line in lines if "fatal: " in line] or lines))
+    return Path(json.loads(done.stdout))
+
+
+def add_tree(path: Path) -> Path:
+    """Copy a tree into the store, under its own name."""
+    return Path(_output(f"{path} cannot be added", ["nix-store", "--add", str(path)]).strip())
+
+
+def keep(path: Path, link: Path) -> None:
+    """Keep a store path from garbage collection as long as `link` leads to it."""
+    root = ["--add-root", str(link), "--indirect"]
+    _output(f"{path} cannot be kept", ["nix-store", "--realise", str(path), *root])
+
+
 def closure(*paths: Path) -> tuple[Path, ...]:
     """Every store path that `paths` refer to, themselves included, in name order."""
     command = ["nix-store", "--query", "--requisites", *map(str, paths)]
@@ -254,9 +280,14 @@ def _reason(lines: list[str]) -> str:
     return (logged or spoken or ["no reason given"])[-1]
 
 
-def _run(command: list[str], capture_output: bool) -> subprocess.CompletedProcess[str]:
+def _run(
+    command: list[str], capture_output: bool, **variables: str
+) -> subprocess.CompletedProcess[str]:
+    environment = {**os.environ, **variables}
     try:
-        return subprocess.run(command, capture_output=capture_output, text=True, check=False)
+        return subprocess.run(
+            command, capture_output=capture_output, text=True, check=False, env=environment
+        )
     except FileNotFoundError as error:
         raise HarnessError(f"{command[0]}: not found; run ./bootstrap") from error
 

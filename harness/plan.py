@@ -19,7 +19,7 @@ from harness.identity import one_or_list
 from harness.project import Project
 from harness.recipes import Catalogue, Recipe, load
 from harness.sandbox import Mount
-from harness.sources import tree
+from harness.sources import Mirror, Source, look, pin
 from harness.teacher import Teacher, find_all
 
 # An offline Hub: no variable here depends on the host.
@@ -54,6 +54,7 @@ class Choices:
     student_init: str | None = None
     locked: Mapping[str, str] = field(default_factory=dict)
     name: str | None = None
+    mirrors: Mapping[str, Mirror] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -76,6 +77,7 @@ class Plan:
     per_device_batch: int
     accumulation: int
     student_init: str | None
+    source: Source
     teachers: tuple[Teacher, ...]
     overrides: tuple[str, ...]
     argv: tuple[str, ...]
@@ -94,6 +96,10 @@ class Plan:
         """One line for each input that is not ready."""
         return tuple(f"{entry.name}: {line}" for entry in self.inputs for line in entry.missing)
 
+    def lacks(self, name: str) -> bool:
+        """Whether something is missing of the input `name`."""
+        return any(entry.missing for entry in self.inputs if entry.name == name)
+
     def record(self) -> dict[str, object]:
         """The plan as JSON, for `plan --json`."""
         return {
@@ -106,6 +112,13 @@ class Plan:
             "accumulation": self.accumulation,
             "effective_batch": self.effective_batch,
             "student_init": self.student_init,
+            "source": {
+                "name": self.source.name,
+                "commit": self.source.commit,
+                "pinned": self.source.pinned,
+                "absent": list(self.source.absent),
+                "near": self.source.near,
+            },
             "teacher": one_or_list(teacher.record() for teacher in self.teachers),
             "argv": list(self.argv),
             "working_folder": places.OUTPUT,
@@ -136,6 +149,7 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         raise Refused(f"seed {choices.seed}: must lie in 0 to 2^32 - 1")
     accumulation = _accumulation(recipe.number("global_batch"), devices, nodes, per_device)
     student_init = _student_init(catalogue, recipe, choices.student_init)
+    source = _source(project, recipe, choices)
     teachers = _teachers(project, catalogue, recipe, choices)
     argv = argument_list(
         recipe.record(),
@@ -147,9 +161,9 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         resume=choices.resume,
         student_init=student_init,
     )
-    name = _run_name(recipe, choices, devices, nodes, per_device)
+    name = _run_name(recipe, choices, source, devices, nodes, per_device)
     run = project.runs / (name if choices.name is None else _plain(choices.name))
-    inputs = _inputs(project, recipe, teachers)
+    inputs = _inputs(project, recipe, source, teachers)
     return Plan(
         recipe=recipe,
         choices=choices,
@@ -158,11 +172,12 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         per_device_batch=per_device,
         accumulation=accumulation,
         student_init=student_init,
+        source=source,
         teachers=teachers,
         overrides=argv[2:],
         argv=argv,
         variables={**OFFLINE, **PYTHON, **recipe.variables},
-        mounts=_mounts(project, recipe, teachers, run),
+        mounts=_mounts(project, recipe, source, teachers, run),
         inputs=inputs,
         run=run,
     )
@@ -222,6 +237,12 @@ def _student_init(catalogue: Catalogue, recipe: Recipe, chosen: str | None) -> s
     return value
 
 
+def _source(project: Project, recipe: Recipe, choices: Choices) -> Source:
+    for name in choices.mirrors:
+        pin(project, name)  # refused where there is no such upstream
+    return look(project, recipe.source, choices.mirrors)
+
+
 def _teachers(
     project: Project, catalogue: Catalogue, recipe: Recipe, choices: Choices
 ) -> tuple[Teacher, ...]:
@@ -243,18 +264,24 @@ def _teachers(
     return find_all(project, recipe, choices.teachers, choices.teacher_weights)
 
 
-def _inputs(project: Project, recipe: Recipe, teachers: tuple[Teacher, ...]) -> tuple[Input, ...]:
-    data = Input("data", project.data, tuple(missing(project, recipe.data, recipe.data_layout)))
-    return (data, *(Input("teacher", teacher.file, teacher.missing) for teacher in teachers))
+def _inputs(
+    project: Project, recipe: Recipe, source: Source, teachers: tuple[Teacher, ...]
+) -> tuple[Input, ...]:
+    data = tuple(missing(project, recipe.data, recipe.data_layout))
+    return (
+        Input("source", source.path, source.missing),
+        Input("data", project.data, data),
+        *(Input("teacher", teacher.file, teacher.missing) for teacher in teachers),
+    )
 
 
 def _mounts(
-    project: Project, recipe: Recipe, teachers: tuple[Teacher, ...], run: Path
+    project: Project, recipe: Recipe, source: Source, teachers: tuple[Teacher, ...], run: Path
 ) -> tuple[Mount, ...]:
     data = Places.of(project)
     hub = visible(project, recipe.data)
     mounts = [
-        Mount(tree(project, recipe.source), places.SOURCE),
+        Mount(source.path, places.SOURCE),
         *adapters.mounts(project, recipe.adapters),
         Mount(data.training(recipe.data_layout, recipe.processed), places.DATA),
         *(Mount(path, f"{places.HUGGINGFACE}/{name}") for path, name in hub),
@@ -264,7 +291,9 @@ def _mounts(
     return (*mounts, *(Mount(teacher.file, teacher.target) for teacher in teachers))
 
 
-def _run_name(recipe: Recipe, choices: Choices, devices: int, nodes: int, per_device: int) -> str:
+def _run_name(
+    recipe: Recipe, choices: Choices, source: Source, devices: int, nodes: int, per_device: int
+) -> str:
     """A name a reader knows the launch by; what is not the recipe's own choice is added."""
     parts = [recipe.model, recipe.dataset, recipe.profile, f"seed{choices.seed}"]
     own = (recipe.choices["devices"], 1, recipe.choices["per_device_batch"])
@@ -272,4 +301,6 @@ def _run_name(recipe: Recipe, choices: Choices, devices: int, nodes: int, per_de
         parts.append(f"{nodes}x{devices}x{per_device}")
     if choices.student_init not in (None, recipe.choices.get("student_init")):
         parts.append(str(choices.student_init))
+    if source.near:
+        parts.append(f"near-{str(source.commit)[:12]}")
     return "-".join(parts)

@@ -31,6 +31,7 @@ from harness.launch import Launch, taught
 from harness.nix import Base, Environment, lock_sha256
 from harness.plan import Choices, plan
 from harness.project import Project
+from harness.sources import Source
 
 SOURCE = Path(__file__).parents[1]
 STORE = Path("/nix/store")
@@ -72,7 +73,7 @@ class Here(Machine):
     def __post_init__(self) -> None:
         super().__init__(self.project)
 
-    def tree(self, source: str) -> str | None:
+    def tree(self, source: Source) -> str | None:
         return None if "source" in self.without else super().tree(source)
 
     def environment(self, name: str) -> Environment:

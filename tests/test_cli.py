@@ -143,8 +143,10 @@ def test_a_deviation_is_shown_with_its_reason(tmp_path: Path) -> None:
     assert "host-independent-workers: the default is the host's core count" in shown
 
 
-def test_an_environment_without_a_lock_is_told_before_anything_else(tmp_path: Path) -> None:
+def test_what_a_launch_lacks_is_told_before_anything_is_built(tmp_path: Path) -> None:
     done = harness(tmp_path, "train", "mdlm", "lm1b")
     assert done.returncode == 2
-    assert done.stderr.startswith("harness: environment mdlm: no lock of it in envs/")
+    assert done.stderr.startswith("harness: mdlm on lm1b: ")
+    assert "run 'harness prepare lm1b'" in done.stderr
+    assert done.stderr.count("\n") == 1
     assert list(tmp_path.iterdir()) == []

@@ -15,10 +15,12 @@ from harness.adaptation import ready
 from harness.canonical import digest
 from harness.data.ready import DataInputs
 from harness.identity import differences, identify
+from harness.nar import nar_sha256
 from harness.nix import Base, Environment
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
 from harness.schemas import validate
+from harness.sources import Mirror, commit
 
 SOURCE = Path(__file__).parents[1]
 STORE = Path("/nix/store")
@@ -169,3 +171,21 @@ DOCUMENTS = st.recursive(
 def test_two_documents_have_one_digest_only_when_they_do_not_differ(a: object, b: object) -> None:
     assert (digest(a) == digest(b)) == (not differences({"x": a}, {"x": b}))
     assert not differences(a, copy.deepcopy(a))
+
+
+def test_a_near_commit_is_said_to_be_none_of_the_pins(tmp_path: Path) -> None:
+    near = "5" * 40
+    tree = tmp_path / "root/data/sources" / f"mdlm-{near}"
+    tree.mkdir(parents=True)
+    (tree / "main.py").write_text("")
+    found = inputs(tmp_path, Choices("mdlm", "lm1b", mirrors={"mdlm": Mirror(None, near)}))
+    document = identify(
+        found.project, found.plan, found.environment, found.data, found.config
+    ).document
+    validate(document, "identity", "test")
+    assert document["source"] == {
+        "name": "mdlm",
+        "commit": near,
+        "pinned": commit(found.project, "mdlm"),
+        "tree": nar_sha256(tree),
+    }

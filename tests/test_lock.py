@@ -135,6 +135,11 @@ def test_platform_tags_reach_down_to_the_oldest() -> None:
     tags = lock.platform_tags("manylinux_2_17_aarch64")
     assert tags[0] == "manylinux_2_17_aarch64"
     assert tags[-2:] == ["manylinux2014_aarch64", "linux_aarch64"]
+    assert lock.platform_tags("manylinux_2_12_x86_64")[-3:] == [
+        "manylinux2010_x86_64",
+        "manylinux1_x86_64",  # PyTorch's wheels up to 2.5
+        "linux_x86_64",
+    ]
     with pytest.raises(Refused, match="win_amd64"):
         lock.platform_tags("win_amd64")
 

@@ -6,7 +6,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from harness import adapters, nix, sandbox, sources
+from harness import adapters, nix, sandbox
 from harness.data import pins, ready
 from harness.data.places import Places
 from harness.data.ready import DataInputs
@@ -16,6 +16,7 @@ from harness.identity import tree_digest
 from harness.nix import Environment
 from harness.project import Project
 from harness.recipes import Catalogue, load
+from harness.sources import Source
 
 T = TypeVar("T")
 # Any environment can read a checkpoint; this one is small and built by the first smoke run.
@@ -49,12 +50,12 @@ class Machine:
         """Today's recipes."""
         return self._once("recipes", lambda: load(self.project.source))
 
-    def tree(self, source: str) -> str | None:
+    def tree(self, source: Source) -> str | None:
         """The digest of a source's tree; None where it is not on this machine."""
-        path = sources.tree(self.project, source)
-        return (
-            self._once((path, source), lambda: tree_digest(path, source)) if path.is_dir() else None
-        )
+        if source.missing:
+            return None
+        key = (source.path, source.name)
+        return self._once(key, lambda: tree_digest(*key))
 
     def adapters(self, names: Sequence[str]) -> str:
         """The digest of the adapters of these names. Raises Refused where one is not here."""

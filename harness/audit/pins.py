@@ -52,15 +52,26 @@ def recorded_choices(identity: dict[str, Any], teachers: tuple[Path, ...]) -> Ch
         teachers=teachers,
         teacher_weights=weights[0] if weights else None,
         student_init=identity["student_init"],
+        mirrors=_mirrors(identity["source"]),
     )
+
+
+def _mirrors(source: dict[str, Any]) -> dict[str, sources.Mirror]:
+    """The recorded commit, for a launch on another than the pinned one."""
+    return {source["name"]: sources.Mirror(None, source["commit"])} if "pinned" in source else {}
 
 
 def code(run: Recorded) -> Iterator[Claim]:
     """The trainer's source is the pinned commit's tree, the adapters are these."""
     source = run.identity["source"]
     commit = sources.commit(run.project, source["name"])
-    yield equal("source commit", source["commit"], commit, source["name"])
-    tree = run.machine.tree(source["name"])
+    here = sources.look(run.project, source["name"], _mirrors(source))
+    if "pinned" in source:
+        yield equal("source pin", source["pinned"], commit, source["name"])
+        yield unchecked("source commit", here.label)
+    else:
+        yield equal("source commit", source["commit"], commit, source["name"])
+    tree = run.machine.tree(here)
     if tree is None:
         yield unchecked("source tree", f"{source['name']} is not on this machine")
     else:

@@ -7,9 +7,18 @@ from typing import Any
 
 import click
 
+from harness import mirrors
 from harness.plan import Choices
 
 LOCKED = ("global_batch", "lr", "rounds", "steps_per_round", "teacher_family")
+mirror_option = click.option(
+    "--mirror",
+    "mirrors",
+    multiple=True,
+    metavar="KEY=DIR[@COMMIT]",
+    callback=lambda _context, _option, given: mirrors.parse(given),
+    help="A copy of an upstream's repository, instead of GitHub.",
+)
 OPTIONS = (
     click.argument("model"),
     click.argument("dataset"),
@@ -29,6 +38,7 @@ OPTIONS = (
     click.option("--teacher-weights", help="raw (default), or ema: the averaged ones, adapted."),
     click.option("--student-init", help="Di4C only: hf_small, teacher or scratch."),
     click.option("--name", help="Name of the run folder, instead of the choices' own."),
+    mirror_option,
     *(
         click.option(
             "--" + name.replace("_", "-"),

@@ -1,24 +1,56 @@
-"""`harness fetch`: bring pinned datasets and models into the cache."""
+"""`harness fetch`: bring pinned datasets, models and upstreams to this machine."""
 
 import os
 
 import click
 
 from harness.cli.bars import bars
+from harness.cli.choices import mirror_option
 from harness.project import Project
+from harness.sources import Mirror, look, pin, pins
 
 
 @click.command()
 @click.argument("names", nargs=-1, required=True)
 @click.option("--dry-run", is_flag=True, help="List what would be fetched; write nothing.")
 @click.option("--allow-low-disk", is_flag=True, help="Begin with less free space than needed.")
+@mirror_option
 @click.pass_obj
-def command(project: Project, names: tuple[str, ...], dry_run: bool, allow_low_disk: bool) -> None:
-    """Fetch the pinned datasets or models NAMES; a dataset brings its tokenizers.
+def command(
+    project: Project,
+    names: tuple[str, ...],
+    dry_run: bool,
+    allow_low_disk: bool,
+    mirrors: dict[str, Mirror],
+) -> None:
+    """Fetch the pinned datasets, models or upstreams NAMES; a dataset brings its tokenizers.
 
     A broken download goes on where it was. A private or gated repository needs HF_TOKEN in the
-    environment.
+    environment. An upstream goes into the Nix store, from GitHub or from the mirror you name.
     """
+    for name in mirrors:
+        pin(project, name)  # refused where there is no such upstream
+    upstreams = [name for name in names if name in pins(project)]
+    for name in upstreams:
+        _upstream(project, name, mirrors, dry_run)
+    if others := tuple(name for name in names if name not in upstreams):
+        _from_hub(project, others, dry_run, allow_low_disk)
+
+
+def _upstream(project: Project, name: str, mirrors: dict[str, Mirror], dry_run: bool) -> None:
+    from harness.mirrors import realise
+
+    if dry_run:
+        found = look(project, name, mirrors)
+        click.echo(f"{found.label}: {'to fetch' if found.missing else found.path}")
+        return
+    found = realise(project, name, mirrors, lambda line: click.echo(line, err=True))
+    click.echo(f"{found.label}: {found.path}")
+
+
+def _from_hub(
+    project: Project, names: tuple[str, ...], dry_run: bool, allow_low_disk: bool
+) -> None:
     from harness.data import fetch, pins
     from harness.data.hub import Hub
     from harness.data.locking import only_one

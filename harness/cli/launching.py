@@ -17,7 +17,7 @@ def launch(project: Project, planned: Plan, reporter: "Reporter") -> "Launch":
     from harness.launch import ready_launch
 
     key = planned.recipe.data
-    if planned.missing and pins.load(project.source).dataset(key).kind == "embedded":
+    if planned.lacks("data") and pins.load(project.source).dataset(key).kind == "embedded":
         reporter.say(f"data {key}: generating the embedded corpus")
         with bars() as progress:
             ready.prepare_embedded(project, key, progress)

@@ -26,7 +26,7 @@ def show_plan(planned: Plan, as_json: bool) -> None:
     recipe = planned.recipe
     click.echo(f"{recipe.title} on {recipe.dataset}, profile {recipe.profile}")
     rows = {
-        "source": f"{recipe.source} ({recipe.entrypoint})",
+        "source": f"{planned.source.label} ({recipe.entrypoint})",
         "environment": recipe.environment,
         "steps": f"{recipe.fields['max_steps']}",
         "batch": (

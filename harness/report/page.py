@@ -170,7 +170,8 @@ def _curves(run: Path) -> Iterable[Curve]:
 def _inputs(identity: Mapping[str, Any]) -> Iterable[Node]:
     source, environment = identity["source"], identity["environment"]
     commit = f" at {source['commit'][:12]}" if source["commit"] else ""
-    yield Node("source", f"{source['name']}{commit}", source["tree"])
+    near = f", not the pinned {source['pinned'][:12]}" if "pinned" in source else ""
+    yield Node("source", f"{source['name']}{commit}{near}", source["tree"])
     yield Node("adapters", "adapters", identity["adapters"])
     yield Node("environment", environment["name"], environment["lock_sha256"])
     base = environment["base"]

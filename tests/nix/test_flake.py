@@ -100,7 +100,7 @@ def test_an_upstream_is_the_same_path_from_any_copy(tmp_path: Path) -> None:
     def path(mirror: Path, **pin: str) -> str:
         entry = {"owner": "o", "repo": "r", "rev": head, **pin}
         (tmp_path / "upstreams.json").write_text(json.dumps({"upstreams": {"one": entry}}))
-        fetched = f'((import {tmp_path}/upstreams.nix).fetch "one" {{ mirror = "{mirror}"; }})'
+        fetched = f'((import {tmp_path}/upstreams.nix).fetch "one" {{ url = "file://{mirror}"; }})'
         return nix(tmp_path, "eval", "--impure", "--raw", "--expr", f"{fetched}.outPath")
 
     assert path(first) == path(tmp_path / "second")
