@@ -8,18 +8,21 @@ import json
 import math
 from collections.abc import Iterator
 from dataclasses import asdict
+from io import BufferedReader
 from pathlib import Path
 
 from harness import folder, provenance
 from harness.canonical import digest
 from harness.checkpoint import CheckpointReport, read
-from harness.errors import HarnessError
-from harness.files import open_plain, part_of, publish_file, publish_json, resolve_inside
+from harness.errors import HarnessError, Refused
+from harness.files import hollow, open_plain, part_of, publish_file, publish_json, resolve_inside
 from harness.launch import Launch
 from harness.recipes import Fields
 
 METRICS = "metrics.jsonl"
 MAX_METRICS = 256 << 20
+MAX_ROW = 1 << 20
+MAX_NAMES = 10_000  # of metrics; trainers have some dozens
 
 
 class Unsupported(HarnessError):
@@ -85,6 +88,8 @@ def _selected(run: Path, fields: Fields) -> Path:
     for name in candidates(fields):
         path = resolve_inside(run, Path(folder.OUTPUT) / name)
         if path.exists():
+            if hollow(path.stat()):
+                raise Unsupported(f"{path}: is made of holes; the trainer wrote no checkpoint")
             return path
     raise Unsupported(
         f"{run}: the trainer ended well but left no {candidates(fields)[0]}; see {folder.STDERR}"
@@ -104,6 +109,8 @@ def final_metrics(path: Path) -> dict[str, float]:
     last: dict[str, float] = {}
     for row in metric_rows(path):
         last |= row
+        if len(last) > MAX_NAMES:
+            raise Refused(f"{path}: names over {MAX_NAMES} metrics; a trainer has some dozens")
     return last
 
 
@@ -114,17 +121,25 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
     hold are taken, under names that can be printed.
     """
     try:
-        with open_plain(path) as file:
-            lines = file.read(MAX_METRICS).splitlines()
+        file = open_plain(path)
     except FileNotFoundError:
         return
-    for line in lines:
-        try:
-            row = json.loads(line)
-        except (ValueError, RecursionError):
-            continue
-        if isinstance(row, dict):
-            yield {name: n for name, n in row.items() if name.isprintable() and _recordable(n)}
+    with file:
+        for line in _lines(file):
+            try:
+                row = json.loads(line)
+            except (ValueError, RecursionError):
+                continue
+            if isinstance(row, dict):
+                yield {name: n for name, n in row.items() if name.isprintable() and _recordable(n)}
+
+
+def _lines(file: BufferedReader) -> Iterator[bytes]:
+    """The lines of a file, as much of it and of each as is read."""
+    left = MAX_METRICS
+    while left > 0 and (line := file.readline(MAX_ROW)):
+        left -= len(line)
+        yield line
 
 
 def _recordable(value: object) -> bool:

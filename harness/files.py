@@ -67,8 +67,14 @@ def publish_bytes(target: Path, data: bytes) -> None:
 
 
 def publish_json(target: Path, value: object) -> None:
-    """Publish `value` as JSON, sorted and indented for readers; the folder must exist."""
-    publish_bytes(target, json_bytes(value))
+    """Publish `value` as JSON, sorted and indented for readers; the folder must exist.
+
+    Raises Refused where the file would be larger than any that `read_json` reads.
+    """
+    data = json_bytes(value)
+    if len(data) > MAX_JSON:
+        raise Refused(f"{target}: would be larger than {MAX_JSON >> 20} MiB; too much to record")
+    publish_bytes(target, data)
 
 
 def json_bytes(value: object) -> bytes:
@@ -106,6 +112,14 @@ def open_plain(path: Path) -> BufferedReader:
         os.close(descriptor)
         raise Refused(f"{path}: not a regular file")
     return os.fdopen(descriptor, "rb")
+
+
+def hollow(status: os.stat_result) -> bool:
+    """Whether a file is a trap for its readers: huge by its size, but almost all of it holes.
+
+    Compressing file systems also keep less than the size, though never so much less of weights.
+    """
+    return status.st_size > 1 << 30 and status.st_size > 64 * 512 * status.st_blocks
 
 
 def sha256_file(path: Path) -> str:

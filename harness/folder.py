@@ -1,7 +1,9 @@
 """A run folder: its records, its lock, and what state it is in. State is read from disk alone."""
 
+import errno
 import fcntl
 import hashlib
+import itertools
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,7 +13,7 @@ from pathlib import Path
 
 from harness.canonical import digest
 from harness.errors import Refused
-from harness.files import open_plain, part_of
+from harness.files import hollow, open_plain, part_of, sync_folder
 from harness.identity import Identity, differences
 from harness.schemas import read_record
 
@@ -26,6 +28,8 @@ MODEL = "model.ckpt"
 COMPLETED = "completed.json"
 OUTPUT = "output"
 LOCK = ".lock"
+# A trainer leaves some dozens of files; each of so many can still be hashed and recorded.
+MAX_ENTRIES = 100_000
 
 
 class State(Enum):
@@ -47,17 +51,32 @@ class Entry:
 
 @contextmanager
 def locked(run: Path) -> Iterator[None]:
-    """Hold the run folder for one launch. Raises Refused where another process holds it."""
+    """Hold the run folder for one launch. Raises Refused where another process holds it.
+
+    Where the folder cannot be written it is held for reading: a finished run can still be found.
+    """
     run.mkdir(parents=True, exist_ok=True)
-    descriptor = os.open(run / LOCK, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o644)
+    descriptor, kind = _lock_file(run)
     try:
         try:
-            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
         except BlockingIOError as error:
             raise Refused(f"{run}: another launch is using it; wait for it to end") from error
         yield
     finally:
         os.close(descriptor)
+
+
+def _lock_file(run: Path) -> tuple[int, int]:
+    """A descriptor to lock a run folder by, and the kind of lock."""
+    flags = os.O_NOFOLLOW | os.O_CLOEXEC
+    try:
+        return os.open(run / LOCK, flags | os.O_RDWR | os.O_CREAT, 0o644), fcntl.LOCK_EX
+    except OSError as error:
+        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+            raise
+    place = run / LOCK if (run / LOCK).exists() else run
+    return os.open(place, flags | os.O_RDONLY), fcntl.LOCK_SH
 
 
 def state(run: Path, identity: Identity) -> State:
@@ -123,13 +142,21 @@ def unlike(found: Mapping[str, Entry], record: dict[str, object]) -> dict[str, s
 
 
 def inventory(run: Path) -> list[Entry]:
-    """Every file of a run folder but the completion record, in path order.
+    """Every file of a run folder but the completion record, in path order, flushed to disk.
 
+    Whoever wrote them: the record that is to list them must not outlive them in a power cut.
     Raises Refused for what cannot be part of a result, as `scan` finds it.
     """
     found, faults = scan(run)
     for path, fault in faults.items():
         raise Refused(f"{run / path}: {fault}; a run folder holds plain files only")
+    folders = {run}
+    for path in found:
+        with open_plain(run / path) as file:
+            os.fsync(file.fileno())
+        folders.update(run / above for above in Path(path).parents)
+    for folder in folders:
+        sync_folder(folder)
     return [found[path] for path in sorted(found)]
 
 
@@ -137,7 +164,8 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
     """Every file of a run folder but the completion record; and each path at fault, and how.
 
     At fault are links, files with a second name (whoever holds it can change a result from
-    outside), special files and what cannot be read.
+    outside), special files, what cannot be read, files made of holes, and a folder with too much
+    in it to look at all.
     """
     found: dict[str, Entry] = {}
     faults: dict[str, str] = {}
@@ -146,6 +174,9 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
         try:
             with open_plain(path) as file:
                 status = os.fstat(file.fileno())
+                if hollow(status):
+                    faults[name] = f"is made of holes, {status.st_size} bytes of them"
+                    continue
                 sha256 = hashlib.file_digest(file, "sha256").hexdigest()
         except (Refused, OSError):
             faults[name] = "is no readable plain file"
@@ -170,13 +201,20 @@ def _utf8(name: str) -> bool:
 def _walk(run: Path, faults: dict[str, str]) -> Iterator[Path]:
     """Every entry below `run` that is neither folder nor link; links become `faults`."""
     folders = [run]
+    left = MAX_ENTRIES
     while folders:
         folder = folders.pop()
         try:
-            entries = list(os.scandir(folder))
+            with os.scandir(folder) as listed:
+                entries = list(itertools.islice(listed, left + 1))
         except OSError:
             faults[folder.relative_to(run).as_posix()] = "is a folder that cannot be read"
             continue
+        left -= len(entries)
+        if left < 0:
+            name = folder.relative_to(run).as_posix()
+            faults[name] = f"is where the run comes to over {MAX_ENTRIES} files and folders"
+            return
         for entry in entries:
             path = Path(entry.path)
             if entry.is_symlink():

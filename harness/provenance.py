@@ -43,11 +43,18 @@ def begin(run: Path, launch: Launch) -> dict[str, object]:
 
 
 def end(run: Path, record: dict[str, object], status: int) -> None:
-    """Record how the last attempt ended."""
+    """Record how the last attempt ended.
+
+    Raises OSError where that cannot be written, unless the attempt failed: why matters more then.
+    """
     attempts = record["attempts"]
     assert isinstance(attempts, list)
     attempts[-1] |= {"ended": now(), "status": status}
-    publish_json(run / PROVENANCE, record)
+    try:
+        publish_json(run / PROVENANCE, record)
+    except OSError:
+        if status == 0:
+            raise
 
 
 def host() -> dict[str, object]:

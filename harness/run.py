@@ -4,6 +4,7 @@ import json
 import math
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -100,7 +101,7 @@ def failure(run: Path, launch: Launch, status: int) -> TrainingFailed:
     known = pins.load(launch.project.source)
     hints = offline.explain(_tail(run / folder.STDERR), known, launch.plan.recipe.data)
     why = hints[0].removeprefix("harness: ") if hints else last_line(run / folder.STDERR)
-    with open_log(run / folder.STDERR) as log:
+    with suppress(OSError, Refused), open_log(run / folder.STDERR) as log:
         log.write("".join(f"{hint}\n" for hint in hints).encode())
     return TrainingFailed(f"{run}: the trainer ended with status {status}: {why}", status)
 

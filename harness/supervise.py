@@ -1,5 +1,6 @@
 """Run a trainer in its sandbox: logs, signals, a look at its progress, its exit status."""
 
+import errno
 import os
 import signal
 import subprocess
@@ -8,10 +9,11 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import FrameType
-from typing import IO, BinaryIO
+from typing import IO
 
 from harness import sandbox
-from harness.files import open_log
+from harness.errors import Refused
+from harness.logs import Log
 from harness.sandbox import Box
 
 POLL_SECONDS = 0.5
@@ -24,15 +26,19 @@ def supervise(
 ) -> int:
     """Run `command` to its end and return its exit status (128 + n for signal n).
 
-    Its output is appended to the two logs. SIGHUP, SIGINT and SIGTERM reach the trainer as
-    SIGTERM, so that it can save; a second one kills the sandbox, and its number is the status
-    then. `poll` is called twice a second; the first time it is true, the trainer gets a SIGTERM
-    too. Raises Refused or OSError where a log cannot be written; the trainer has ended then.
+    Its output is appended to the two logs, which are bounded. SIGHUP, SIGINT and SIGTERM reach the
+    trainer as SIGTERM, so that it can save; a second one kills the sandbox, and its number is the
+    status then. `poll` is called twice a second; the first time it is true, the trainer gets a
+    SIGTERM too.
+
+    Raises Refused where a log is none, before anything runs; OSError where a log could not be
+    written, once the trainer has ended well. Of one that ended badly the status says more; the log
+    is told by a line on stderr then.
     """
-    with open_log(stdout) as out, open_log(stderr) as err:
+    with Log(stdout) as out, Log(stderr) as err:
         pipe = subprocess.PIPE
         process = sandbox.start(box, command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
-        pumps = [_Pump(process.stdout, out, stdout), _Pump(process.stderr, err, stderr)]
+        pumps = [_Pump(process.stdout, out), _Pump(process.stderr, err)]
         try:
             with _forwarding(process) as asked:
                 _watch(process, poll)
@@ -43,11 +49,17 @@ def supervise(
             for pump in pumps:
                 pump.join()
     poll()
-    for pump in pumps:
-        if pump.error is not None:
-            raise pump.error
     status = 128 + asked[1] if len(asked) > 1 else process.returncode
+    for error in (pump.error for pump in pumps if pump.error is not None):
+        if status == 0:
+            raise error
+        _say(f"{error.filename}: {error.strerror}; not all that the trainer said is in it")
     return status if status >= 0 else 128 - status
+
+
+def _say(line: str) -> None:
+    with suppress(OSError):  # nobody may be listening any more
+        os.write(2, f"\n{line}\n".encode(errors="replace"))
 
 
 def _watch(process: subprocess.Popen[bytes], poll: Callable[[], bool]) -> None:
@@ -69,10 +81,10 @@ class _Pump(threading.Thread):
     on: the trainer must not hang on a pipe that is full, and may yet save.
     """
 
-    def __init__(self, stream: IO[bytes] | None, log: BinaryIO, path: Path) -> None:
+    def __init__(self, stream: IO[bytes] | None, log: Log) -> None:
         super().__init__(daemon=True)
         assert stream is not None  # started with PIPE
-        self.stream, self.log, self.path = stream, log, path
+        self.stream, self.log = stream, log
         self.error: OSError | None = None
         self.start()
 
@@ -80,11 +92,16 @@ class _Pump(threading.Thread):
         with self.stream:
             while block := os.read(self.stream.fileno(), _BLOCK):
                 try:
-                    while block:
-                        block = block[self.log.write(block) :]
-                except OSError as error:
-                    error.filename = str(self.path)
-                    self.error = self.error or error
+                    self.log.write(block)
+                except (OSError, Refused) as error:
+                    self.error = self.error or _unwritten(error, self.log.path)
+
+
+def _unwritten(error: OSError | Refused, log: Path) -> OSError:
+    """Why a log could not be written, with its name."""
+    if isinstance(error, OSError):
+        return OSError(error.errno, error.strerror, str(log))
+    return OSError(errno.EINVAL, "is no longer a plain file", str(log))
 
 
 @contextmanager
@@ -97,8 +114,7 @@ def _forwarding(process: subprocess.Popen[bytes]) -> Iterator[list[int]]:
         if len(asked) > 1:
             process.kill()
         else:
-            with suppress(OSError):  # nobody may be listening any more
-                os.write(2, b"\nstopping: the trainer saves first; once more ends it at once\n")
+            _say("stopping: the trainer saves first; once more ends it at once")
             sandbox.interrupt(process, signal.SIGTERM)
 
     # What the caller had ignored (nohup, a script's background job) stays ignored.

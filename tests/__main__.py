@@ -1,7 +1,7 @@
 """All checks of a checkout: `./bootstrap test`, or `nix run .#test`, in its folder.
 
 With arguments, only pytest runs and gets them: `nix run .#test -- tests/test_plan.py -k mdlm`; a
-benchmark is run as what it is: `nix run .#test -- benchmarks/start.py`.
+program is run as what it is: `nix run .#test -- benchmarks/start.py`, or `tests/faults/sweep.py`.
 """
 
 import os
@@ -10,12 +10,13 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
+PROGRAMS = ("benchmarks/", "tests/faults/sweep.py")
 
 
 def commands(arguments: list[str]) -> list[list[str]]:
     """The checks, quickest first; the command's own name is the first argument."""
     pytest = [sys.executable, "-m", "pytest"]
-    if arguments[1:2] and arguments[1].startswith("benchmarks/"):
+    if arguments[1:2] and arguments[1].startswith(PROGRAMS):
         return [[sys.executable, *arguments[1:]]]
     if arguments[1:]:
         return [[*pytest, *arguments[1:]]]
@@ -32,6 +33,7 @@ def main() -> None:
     """Run every check, also after one that failed; exit with the first failure's status."""
     # Test processes run beside each other on few cores, where waiting threads must not spin.
     environment = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", **os.environ}
+    environment["PYTHONPATH"] = f"{CHECKOUT}:{CHECKOUT / 'tests'}"
     statuses = [
         subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode
         for command in commands(sys.argv[1:])

@@ -96,25 +96,26 @@ class Here(Machine):
         return Verdict(data().manifest, 3, self.problems)
 
 
+def read_here(project: Project, env: Environment, command: str, paths: tuple[Path, ...]) -> Any:
+    """Read checkpoints by the same code as in the sandbox, in this process."""
+    for path in paths:
+        checkpoint._size(path)
+    try:
+        opened = [load(path) for path in paths]
+        if command == "digest":
+            document = report(opened[0])
+        else:
+            first, second = opened
+            document = compare(first, measures(first.tensors), second, measures(second.tensors))
+    except (Refusal, OSError) as error:
+        raise Refused(f"{paths[0].name}: {error}") from error
+    return json.loads(canonical(document))
+
+
 @pytest.fixture
 def reading(monkeypatch: pytest.MonkeyPatch) -> None:
     """Checkpoints are read by the same code as in the sandbox, here."""
-
-    def ask(project: Project, env: Environment, command: str, paths: tuple[Path, ...]) -> Any:
-        for path in paths:
-            checkpoint._size(path)
-        try:
-            opened = [load(path) for path in paths]
-            if command == "digest":
-                document = report(opened[0])
-            else:
-                first, second = opened
-                document = compare(first, measures(first.tensors), second, measures(second.tensors))
-        except (Refusal, OSError) as error:
-            raise Refused(f"{paths[0].name}: {error}") from error
-        return json.loads(canonical(document))
-
-    monkeypatch.setattr(checkpoint, "_ask", ask)
+    monkeypatch.setattr(checkpoint, "_ask", read_here)
     monkeypatch.setattr("harness.sandbox.version", lambda: "0.8.0")
 
 

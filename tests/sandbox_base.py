@@ -65,6 +65,23 @@ def box(base: Path, *mounts: Mount, share_network: bool = False) -> Box:
     return Box(base, closure(base), mounts, {}, "/", share_network=share_network)
 
 
+def environment(base: Path, folder: Path) -> Path:
+    """A bare environment made in `folder`: `base`'s interpreter, and numpy to read tensors with."""
+    import numpy
+
+    packages = folder / "lib/python3.11/site-packages"
+    for name in ("numpy", "numpy.libs"):
+        shutil.copytree(Path(numpy.__file__).parents[1] / name, packages / name)
+    # The stand-in base may lack libraries that numpy loads; a real one does not.
+    for library in _libraries([*folder.rglob("*.so*")]):
+        if not (base / "lib" / library.name).exists() and not library.is_relative_to(folder):
+            shutil.copy(library, packages / "numpy.libs")
+    (folder / "bin").mkdir()
+    (folder / "bin/python3").symlink_to(f"{sandbox.BASE}/bin/python3")
+    (folder / "pyvenv.cfg").write_text(f"home = {sandbox.BASE}/bin\n")
+    return folder
+
+
 def inside(box: Box, code: str) -> Any:
     """Run `code` in `box` and return what it leaves in `found` (a JSON value).
 

@@ -4,8 +4,6 @@ The digests themselves: tests/inside.
 """
 
 import json
-import re
-import shutil
 import subprocess
 import sys
 from collections.abc import Sequence
@@ -162,26 +160,9 @@ def test_a_reader_kept_busy_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         checkpoint.read(PROJECT, FAKE, small(tmp_path / "a", 1))
 
 
-def libraries(folder: Path) -> set[str]:
-    """The host's libraries that those in `folder` load, as ldd lists them."""
-    listed = subprocess.run(
-        ["ldd", *folder.rglob("*.so*")], capture_output=True, text=True, check=True
-    )
-    paths = re.findall(r"=> (/\S+) ", listed.stdout)
-    return {path for path in paths if not Path(path).is_relative_to(folder)}
-
-
 @pytest.mark.e2e
 def test_in_a_real_sandbox(base: Path, tmp_path: Path) -> None:
-    made = tmp_path / "environment"
-    packages = made / "lib/python3.11/site-packages"
-    for name in ("numpy", "numpy.libs"):
-        shutil.copytree(Path(np.__file__).parents[1] / name, packages / name)
-    for library in libraries(packages):  # the stand-in base may lack some; a real one does not
-        shutil.copy(library, packages / "numpy.libs")
-    (made / "bin").mkdir()
-    (made / "bin/python3").symlink_to(f"{sandbox.BASE}/bin/python3")
-    (made / "pyvenv.cfg").write_text(f"home = {sandbox.BASE}/bin\n")
+    made = sandbox_base.environment(base, tmp_path / "environment")
     path = small(tmp_path / "a.ckpt", 1, float("nan"))
     here = environment(made, base)
     here.__dict__["closure"] = sandbox_base.closure(base)

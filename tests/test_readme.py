@@ -35,7 +35,7 @@ def test_the_readme_tells_commands() -> None:
 @pytest.mark.parametrize(("name", "words"), commands(), ids=lambda value: str(value))
 def test_a_told_command_exists_and_takes_its_words(name: str, words: list[str]) -> None:
     if name in HANDLED_BY_BOOTSTRAP:
-        assert not words
+        assert words == [] or (len(words) == 1 and (SOURCE / words[0]).is_file())
         return
     assert name in COMMANDS
     command = group.get_command(click.Context(group), name)

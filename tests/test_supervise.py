@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 import sandbox_base
 
-from harness import supervise as supervise_module
+from harness import logs as logs_module
 from harness.errors import Refused
 from harness.sandbox import Mount
 from harness.supervise import SIGNALS, supervise
@@ -117,20 +117,22 @@ def test_a_signal_that_was_ignored_stays_ignored(trial: Trial) -> None:
 
 
 def test_a_log_that_cannot_be_written_is_told_once_the_trainer_has_ended(
-    trial: Trial, monkeypatch: pytest.MonkeyPatch
+    trial: Trial, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    opened = supervise_module.open_log
+    opened = logs_module.open_log
 
     def full(path: Path) -> object:
         file = opened(path)
         return Path("/dev/full").open("ab", buffering=0) if path == trial.logs[0] else file
 
-    monkeypatch.setattr(supervise_module, "open_log", full)
+    monkeypatch.setattr(logs_module, "open_log", full)
     code = f"for n in range(50_000): print(n)\nopen('{OUTPUT}/saved', 'w')"
     with pytest.raises(OSError, match="No space left") as caught:
         trial.run(code)
     assert caught.value.filename == str(trial.logs[0])
     assert (trial.output / "saved").exists()
+    assert trial.run(f"{code}; raise SystemExit(7)") == 7
+    assert f"{trial.logs[0]}: No space left on device" in capfd.readouterr().err
 
 
 def test_a_log_that_is_none_is_refused_before_anything_runs(trial: Trial) -> None:
