@@ -6,7 +6,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-from harness import gpu, nix
+from harness import gpu, limits, nix
 from harness.errors import HarnessError, Refused
 from harness.probe import Check, probe
 from harness.project import Project
@@ -65,19 +65,16 @@ def base(project: Project) -> Check:
     return Check("base", "ok", f"{found.kind}, Python {found.python}, glibc {found.glibc}")
 
 
-def control_groups(project: Project, root: Path = Path("/sys/fs/cgroup")) -> Check:
-    """Limits of memory and tasks need a control group of one's own."""
+def control_groups(project: Project, root: Path = limits.ROOT) -> Check:
+    """Limits of memory and tasks need control groups of one's own."""
     name = "memory and task limits"
-    mend = "none is set by default; to set some, log in through systemd with cgroup v2 delegated"
-    if not (root / "cgroup.controllers").is_file():
-        return Check(name, "warn", "no unified control groups (v2)", mend)
-    own = _own_group(root)
-    if own is None or not os.access(own / "cgroup.procs", os.W_OK):
-        return Check(name, "warn", "no control group of yours to set them in", mend)
-    offered = (own / "cgroup.controllers").read_text().split()
-    missing = [wanted for wanted in ("memory", "pids") if wanted not in offered]
-    if missing:
-        return Check(name, "warn", f"not delegated to you: {', '.join(missing)}", mend)
+    try:
+        for controller in ("memory", "pids"):
+            limits.place(controller, root)
+    except Refused as error:
+        _, _, why = str(error).partition(": cannot be limited here: ")
+        found, _, mend = why.partition("; leave it out, or ")
+        return Check(name, "warn", found, f"none is set by default; to set some, {mend}")
     return Check(name, "ok", "can be set")
 
 
@@ -145,14 +142,6 @@ def cache(project: Project) -> Check:
     if not project.data.is_dir():
         return Check("cache", "ok", f"nothing in {project.data} yet: it is made when needed")
     return Check("cache", "ok", f"in {project.data}")
-
-
-def _own_group(root: Path) -> Path | None:
-    """This process's control group, from /proc/self/cgroup's line `0::/path`."""
-    for line in Path("/proc/self/cgroup").read_text().splitlines():
-        if line.startswith("0::"):
-            return root / line.removeprefix("0::").strip("/")
-    return None
 
 
 CHECKS: tuple[Callable[[Project], Check], ...] = (

@@ -56,7 +56,7 @@ def locked(run: Path) -> Iterator[None]:
     Where the folder cannot be written it is held for reading: a finished run can still be found.
     """
     run.mkdir(parents=True, exist_ok=True)
-    descriptor, kind = _lock_file(run)
+    descriptor, kind = _open_lock(run)
     try:
         try:
             fcntl.flock(descriptor, kind | fcntl.LOCK_NB)
@@ -67,13 +67,13 @@ def locked(run: Path) -> Iterator[None]:
         os.close(descriptor)
 
 
-def _lock_file(run: Path) -> tuple[int, int]:
+def _open_lock(run: Path) -> tuple[int, int]:
     """A descriptor to lock a run folder by, and the kind of lock."""
     flags = os.O_NOFOLLOW | os.O_CLOEXEC
     try:
         return os.open(run / LOCK, flags | os.O_RDWR | os.O_CREAT, 0o644), fcntl.LOCK_EX
     except OSError as error:
-        if error.errno not in (errno.EROFS, errno.EACCES, errno.EPERM):
+        if error.errno not in (errno.EROFS, errno.EACCES) or not (run / COMPLETED).exists():
             raise
     place = run / LOCK if (run / LOCK).exists() else run
     return os.open(place, flags | os.O_RDONLY), fcntl.LOCK_SH

@@ -9,7 +9,7 @@ import os
 import shutil
 import signal
 import subprocess
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +17,7 @@ from typing import IO
 
 from harness import gpu, places, seccomp
 from harness.errors import Refused
+from harness.limits import NONE, Limits
 
 BASE = f"{places.ROOT}/base"
 USER = 1000
@@ -56,7 +57,7 @@ class Box:
 
     `base` and each path of `closure` are shown read-only at their own paths; `mounts` at their
     targets; `tmpfs` folders are empty and writable, and vanish at the end. `hidden` folders are
-    shown empty, whatever a mount has there.
+    shown empty, whatever a mount has there. `limits` are for who starts it to put in force.
     """
 
     base: Path
@@ -68,6 +69,7 @@ class Box:
     share_network: bool = False
     tmpfs: tuple[str, ...] = ("/tmp", places.WORK)
     hidden: tuple[str, ...] = ()
+    limits: Limits = NONE
 
 
 def arguments(
@@ -127,11 +129,13 @@ def start(
     stdin: Stream = subprocess.DEVNULL,
     stdout: Stream = None,
     stderr: Stream = None,
+    before: Callable[[], None] | None = None,
 ) -> subprocess.Popen[bytes]:
     """Start `command` in `box`; its exit status is the command's (128+n for a signal n).
 
     It dies with the thread that called this. It has a session of its own: to interrupt it, use
-    `interrupt`. Raises Refused where bubblewrap or a mount's source is missing.
+    `interrupt`. `before` is called in the new process first. Raises Refused where bubblewrap or a
+    mount's source is missing.
     """
     tool = shutil.which("bwrap")
     if tool is None:
@@ -154,6 +158,7 @@ def start(
                 cwd="/",
                 pass_fds=(filter_fd, options_fd),
                 start_new_session=True,
+                preexec_fn=before,
                 umask=0o022,
             )
 

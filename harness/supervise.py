@@ -11,7 +11,7 @@ from pathlib import Path
 from types import FrameType
 from typing import IO
 
-from harness import sandbox
+from harness import limits, sandbox
 from harness.errors import Refused
 from harness.logs import Log
 from harness.sandbox import Box
@@ -35,9 +35,10 @@ def supervise(
     written, once the trainer has ended well. Of one that ended badly the status says more; the log
     is told by a line on stderr then.
     """
-    with Log(stdout) as out, Log(stderr) as err:
+    with Log(stdout) as out, Log(stderr) as err, limits.group(box.limits) as group:
         pipe = subprocess.PIPE
-        process = sandbox.start(box, command, stdin=subprocess.DEVNULL, stdout=pipe, stderr=pipe)
+        before = group.join if group.folders else None
+        process = sandbox.start(box, command, stdout=pipe, stderr=pipe, before=before)
         pumps = [_Pump(process.stdout, out), _Pump(process.stderr, err)]
         try:
             with _forwarding(process) as asked:
@@ -48,6 +49,8 @@ def supervise(
                 process.wait()
             for pump in pumps:
                 pump.join()
+            if group.exhausted():
+                _say(f"the sandbox came to its limit of {box.limits.memory} bytes of memory")
     poll()
     status = 128 + asked[1] if len(asked) > 1 else process.returncode
     for error in (pump.error for pump in pumps if pump.error is not None):

@@ -145,9 +145,13 @@ def test_the_driver_must_not_need_a_newer_c_library(
 
 
 def test_control_groups_are_looked_for(project: Project, tmp_path: Path) -> None:
-    assert doctor.control_groups(project, tmp_path).found == "no unified control groups (v2)"
-    (tmp_path / "cgroup.controllers").touch()
-    assert doctor.control_groups(project, tmp_path).state == "warn"
+    found = doctor.control_groups(project, tmp_path)
+    assert (found.state, found.found) == ("warn", "no control group here has this controller")
+    assert "systemd-run" in found.mend
+    for controller in ("memory", "pids"):
+        (tmp_path / controller).mkdir()
+        (tmp_path / controller / "cgroup.procs").touch()
+    assert doctor.control_groups(project, tmp_path).state == "ok"
 
 
 @pytest.mark.parametrize(("check", "status"), [(WARN, 0), (FAIL, 1)])

@@ -1,5 +1,6 @@
 """`harness train`: from a recipe to a completed run."""
 
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -7,6 +8,7 @@ import click
 from harness.chain import chain
 from harness.cli.choices import launch_choices
 from harness.cli.plan import show_plan
+from harness.limits import Limits
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
 
@@ -17,16 +19,25 @@ if TYPE_CHECKING:
 @click.command()
 @launch_choices
 @click.option("--with-teacher", is_flag=True, help="First train its teachers, unless that is done.")
+@click.option("--memory", help="The most memory the sandbox may use: bytes, or 8G, 512M.")
+@click.option("--tasks", type=int, help="The most processes and threads in the sandbox.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or the plan) as JSON.")
 @click.pass_obj
 def command(
-    project: Project, choices: Choices, with_teacher: bool, dry_run: bool, as_json: bool
+    project: Project,
+    choices: Choices,
+    with_teacher: bool,
+    memory: str | None,
+    tasks: int | None,
+    dry_run: bool,
+    as_json: bool,
 ) -> None:
     """Train MODEL on DATASET in the sandbox, check the result and record it.
 
     The same command again skips a completed run and goes on with an interrupted one.
     """
+    limits = Limits.of(memory, tasks)
     before: tuple[Plan, ...] = ()
     if with_teacher:
         before, choices = chain(project, choices)
@@ -36,19 +47,19 @@ def command(
             show_plan(one, as_json)
         return
     for one in before:
-        outcome = _train(project, one)
+        outcome = _train(project, one, limits)
         if not as_json:
             _tell(outcome, as_json)
-    _tell(_train(project, plan(project, choices)), as_json)
+    _tell(_train(project, plan(project, choices), limits), as_json)
 
 
-def _train(project: Project, planned: Plan) -> "Outcome":
+def _train(project: Project, planned: Plan, limits: Limits) -> "Outcome":
     from harness.cli.launching import launch
     from harness.cli.progress import Reporter
     from harness.run import train
 
     reporter = Reporter()
-    ready = launch(project, planned, reporter)
+    ready = replace(launch(project, planned, reporter), limits=limits)
     with reporter.training(planned):
         return train(ready, reporter.progress)
 

@@ -102,12 +102,12 @@ class Injector:
         self.seen.append(operation)
         if operation != self.at:
             return
-        half()
-        if self.action in ERRORS:
-            raise OSError(ERRORS[self.action], os.strerror(ERRORS[self.action]))
         if self.action in SIGNALS:
             os.kill(os.getpid(), SIGNALS[self.action])
             return
+        half()
+        if self.action in ERRORS:
+            raise OSError(ERRORS[self.action], os.strerror(ERRORS[self.action]))
         if self.action == "power":
             self.cut()
         os.kill(os.getpid(), signal.SIGKILL)

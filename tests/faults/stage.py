@@ -127,6 +127,7 @@ class Stage:
             return Command(child, said)
         try:
             os.setpgid(0, 0)
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored in the background
             descriptor = os.open(said, os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
             for number in (1, 2):
                 os.dup2(descriptor, number)
