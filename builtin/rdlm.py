@@ -36,7 +36,6 @@ def common(config: DictConfig) -> DictConfig:
             "gradient_clip_val": config.optim.grad_clip,
             "log_every_n_steps": config.training.log_freq,
             "val_check_interval": config.training.eval_freq,
-            "limit_val_batches": None,
         },
         "lr_scheduler": {"num_warmup_steps": config.optim.warmup},
         "callbacks": {"checkpoint_every_n_steps": {"every_n_train_steps": every}},

@@ -197,21 +197,27 @@ class Catalogue:
     def _changes(self, name: str, model: str, dataset: str, source: str) -> dict[str, Any]:
         if name not in self.tables["profiles"]:
             raise Refused(f"profile {name}: unknown; one of {', '.join(self.tables['profiles'])}")
-        layers = self.tables["profiles"][name]
-        on_model = layers.get("models", {}).get(model, {})
         return _merged(
-            [
-                layers.get("every", {}),
-                layers.get("datasets", {}).get(dataset, {}),
-                layers.get("sources", {}).get(source, {}),
-                on_model,
-                on_model.get("datasets", {}).get(dataset, {}),
-            ],
+            list(self._layers(name, model, dataset, source)),
             parts=(
                 *("source", "data", "fields", "choices"),
                 *("adapters", "variables", "set", "append"),
             ),
         )
+
+    def _layers(
+        self, profile: str, model: str, dataset: str, source: str
+    ) -> Iterator[Mapping[str, Any]]:
+        """What a profile says of a launch: what it extends first, the most particular last."""
+        layers = self.tables["profiles"][profile]
+        if "extends" in layers:
+            yield from self._layers(layers["extends"], model, dataset, source)
+        on_model = layers.get("models", {}).get(model, {})
+        yield layers.get("every", {})
+        yield layers.get("datasets", {}).get(dataset, {})
+        yield layers.get("sources", {}).get(source, {})
+        yield on_model
+        yield on_model.get("datasets", {}).get(dataset, {})
 
     def _deviations(self, model: str, dataset: str, source: str) -> tuple[Deviation, ...]:
         here = {"models": model, "datasets": dataset, "sources": source}

@@ -18,8 +18,8 @@ ROOT = Path("/nonexistent")
 
 def planned(model: str, dataset: str) -> Plan:
     taught = "teacher_family" in CATALOGUE.recipe(model, dataset).fields
-    teacher = Path("teacher.ckpt") if taught else None
-    choices = Choices(model, dataset, profile="smoke", teacher=teacher)
+    teachers = (Path("teacher.ckpt"),) if taught else ()
+    choices = Choices(model, dataset, profile="smoke", teachers=teachers)
     return plan(Project(source=SOURCE, root=ROOT), choices, CATALOGUE)
 
 
