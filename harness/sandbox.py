@@ -9,8 +9,9 @@ import os
 import shutil
 import signal
 import subprocess
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
@@ -38,6 +39,7 @@ ISOLATION = (
     *("--unshare-cgroup-try", "--die-with-parent", "--new-session"),
 )
 READ_ONLY = ("/proc", "/dev", "/")
+MOST_SAID = 64 << 20  # bytes of a small tool's output
 
 Stream = int | IO[bytes] | None
 
@@ -168,16 +170,50 @@ def run(
 ) -> subprocess.CompletedProcess[bytes]:
     """Run `command` in `box` to its end, with both outputs captured; for small tools.
 
-    Raises subprocess.TimeoutExpired, with the sandbox dead, after `timeout` seconds.
+    Raises subprocess.TimeoutExpired, with the sandbox dead, after `timeout` seconds; Refused,
+    with it dead too, where it says more than any tool of ours has to say.
     """
     pipe = subprocess.PIPE
     with start(box, command, stdin=pipe, stdout=pipe, stderr=pipe) as process:
+        said = _Said(process, process.stdout), _Said(process, process.stderr)
+        threading.Thread(target=_tell, args=(process.stdin, input), daemon=True).start()
         try:
-            out, err = process.communicate(input, timeout)
+            process.wait(timeout)
         except BaseException:
             process.kill()
             raise
+        finally:
+            for one in said:
+                one.join()
+    if any(one.endless for one in said):
+        raise Refused(f"{command[0]}: said over {MOST_SAID >> 20} MiB in the sandbox; was ended")
+    out, err = (bytes(one.text) for one in said)
     return subprocess.CompletedProcess(list(command), process.returncode, out, err)
+
+
+def _tell(stream: IO[bytes], text: bytes) -> None:
+    """Give a process its input; one that does not want it may have ended."""
+    with suppress(OSError), stream:
+        stream.write(text)
+
+
+class _Said(threading.Thread):
+    """Keeps what a process says on one stream; ends the process where that never ends."""
+
+    def __init__(self, process: subprocess.Popen[bytes], stream: IO[bytes] | None) -> None:
+        super().__init__(daemon=True)
+        assert stream is not None  # started with PIPE
+        self.process, self.stream = process, stream
+        self.text, self.endless = bytearray(), False
+        self.start()
+
+    def run(self) -> None:
+        while block := os.read(self.stream.fileno(), 1 << 16):
+            self.endless = self.endless or len(self.text) > MOST_SAID
+            if self.endless:
+                self.process.kill()
+            else:
+                self.text += block
 
 
 def version() -> str | None:

@@ -220,6 +220,22 @@ def test_timeout_ends_the_sandbox(base: Path) -> None:
         sandbox.run(box(base), ["/bin/sh", "-c", "while :; do :; done"], timeout=0.2)
 
 
+@pytest.mark.e2e
+def test_a_tool_that_never_ends_to_talk_is_ended(
+    base: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sandbox, "MOST_SAID", 1 << 20)
+    for stream in ("1", "2"):
+        with pytest.raises(Refused, match="said over 1 MiB in the sandbox"):
+            sandbox.run(box(base), ["/bin/sh", "-c", f"while :; do echo endless; done >&{stream}"])
+
+
+@pytest.mark.e2e
+def test_an_input_that_nobody_reads_does_no_harm(base: Path) -> None:
+    done = sandbox.run(box(base), ["/bin/sh", "-c", "exit 3"], input=b"x" * (4 << 20))
+    assert done.returncode == 3
+
+
 def until(condition: object) -> bool:
     """Wait up to ten seconds for a callable to answer true."""
     assert callable(condition)
