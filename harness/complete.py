@@ -11,7 +11,7 @@ from dataclasses import asdict
 from io import BufferedReader
 from pathlib import Path
 
-from harness import folder, provenance
+from harness import folder, provenance, resume
 from harness.canonical import digest
 from harness.checkpoint import CheckpointReport, read
 from harness.errors import HarnessError, Refused
@@ -49,6 +49,11 @@ def selected_step(fields: Fields) -> int:
     return int(fields.get("selected_step", fields["max_steps"]))
 
 
+def held_step(fields: Fields) -> int:
+    """The step inside that checkpoint: a trainer may make updates beyond those it counts."""
+    return selected_step(fields) + int(fields.get("extra_updates", 0))
+
+
 def complete(run: Path, launch: Launch) -> dict[str, object]:
     """Check, publish and record the result of `launch` in `run`; returns the record.
 
@@ -57,7 +62,7 @@ def complete(run: Path, launch: Launch) -> dict[str, object]:
     fields = launch.plan.recipe.fields
     chosen = _selected(run, fields)
     report = read(launch.project, launch.environment, chosen)
-    _check(report, chosen, selected_step(fields))
+    _check(report, chosen, held_step(fields))
     sha256 = publish_file(chosen, run / folder.MODEL)
     # What a kill while this record was written left behind is no part of the result.
     part_of(run / folder.COMPLETED).unlink(missing_ok=True)
@@ -79,6 +84,8 @@ def complete(run: Path, launch: Launch) -> dict[str, object]:
         "completed": provenance.now(),
         "files": [asdict(entry) for entry in folder.inventory(run)],
     }
+    if resumed_at := resume.recorded(run):
+        body["resumed_at"] = resumed_at
     record = {**body, "sha256": digest(body)}
     publish_json(run / folder.COMPLETED, record)
     return record

@@ -6,7 +6,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from harness import folder
+from harness import folder, resume
 from harness.checkpoint import Comparison
 from harness.complete import METRICS, metric_rows
 from harness.errors import HarnessError
@@ -47,7 +47,11 @@ class Series:
 
 @dataclass(frozen=True)
 class Difference:
-    """Two runs compared. `tensors` is None where they were not, and `untold` says why."""
+    """Two runs compared. `tensors` is None where they were not, and `untold` says why.
+
+    `resumed` names the runs whose training went on from a checkpoint, which the papers' trainers
+    do not do bit for bit: then numbers that differ are told, and nothing follows from them.
+    """
 
     first: Path
     second: Path
@@ -58,18 +62,28 @@ class Difference:
     tensors: Comparison | None
     untold: str
     facts: tuple[Field, ...]
+    resumed: tuple[str, ...] = ()
+
+    @property
+    def numbers(self) -> bool:
+        """Whether any number that training made differs."""
+        series = any(one.differing or one.only for one in self.metrics)
+        tensors = self.tensors is not None and not self.tensors.equal
+        return bool(self.results) or series or tensors
 
     @property
     def equal(self) -> bool:
-        """Whether nothing that was compared differs; where they ran does not count."""
-        series = any(one.differing or one.only for one in self.metrics)
-        tensors = self.tensors is not None and not self.tensors.equal
-        return not (self.identity or self.configuration or self.results or series or tensors)
+        """Whether nothing that must be equal differs; where they ran does not count."""
+        same_step = all(field.name != "step" for field in self.results)
+        numbers = same_step if self.resumed else not self.numbers
+        return not (self.identity or self.configuration) and numbers
 
     @property
     def exit_code(self) -> int:
         """0: equal. 1: something differs. 2: nothing differs, but not all could be compared."""
-        return 1 if not self.equal else 2 if self.untold else 0
+        if not self.equal:
+            return 1
+        return 2 if self.untold or self.numbers else 0
 
     def record(self) -> dict[str, object]:
         """The comparison as JSON; its schema is `diff`."""
@@ -84,6 +98,7 @@ class Difference:
             "metrics": [asdict(series) for series in self.metrics],
             "tensors": _tensors(self.tensors),
             "untold": self.untold,
+            "resumed": list(self.resumed),
             "facts": [asdict(field) for field in self.facts],
         }
 
@@ -114,6 +129,7 @@ def difference(first: Path, second: Path, compare: Compare, steps: int | None = 
         tensors=tensors,
         untold=untold,
         facts=fields(*(facts(run) for run in runs)),
+        resumed=tuple(line for run in runs for line in _resumed(run)),
     )
 
 
@@ -148,6 +164,11 @@ def _results(run: Path) -> dict[str, object]:
         "tensors": {name: group["digest"] for name, group in checkpoint["tensors"].items()},
         "metrics": record["metrics"],
     }
+
+
+def _resumed(run: Path) -> Iterator[str]:
+    if at := resume.recorded(run):
+        yield printable(f"{run.name} went on at {', '.join(map(str, at))}")
 
 
 def _metrics(first: Path, second: Path, steps: int | None) -> Iterator[Series]:

@@ -18,14 +18,19 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def begin(run: Path, launch: Launch) -> dict[str, object]:
-    """Record a new attempt at `launch` in `run`, keeping the attempts before it."""
+def begin(run: Path, launch: Launch, resumed_at: int | None = None) -> dict[str, object]:
+    """Record a new attempt at `launch` in `run`, keeping the attempts before it.
+
+    `resumed_at` is the step it goes on from, where that is not bit for bit.
+    """
     before: list[object] = []
     if (run / PROVENANCE).exists():
         old = read_record(run / PROVENANCE, "provenance")["attempts"]
         assert isinstance(old, list)  # the schema says so
         before = old
     attempt = {"started": now(), "ended": None, "status": None, "host": host(), "tools": tools()}
+    if resumed_at is not None:
+        attempt["resumed_at"] = resumed_at
     record: dict[str, object] = {
         "schema_version": 1,
         "identity_sha256": launch.identity.sha256,

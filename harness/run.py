@@ -8,7 +8,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from harness import folder, provenance
+from harness import folder, provenance, resume
 from harness.complete import complete
 from harness.data import offline, pins
 from harness.errors import HarnessError, Refused
@@ -66,7 +66,7 @@ def train(
         if state is State.COMPLETE:
             return Outcome(run, folder.completed(run), skipped=True)
         _write_records(run, launch)
-        record = provenance.begin(run, launch)
+        record = provenance.begin(run, launch, resume.prepare(run, launch))
         status = supervise(
             launch.box(),
             list(launch.plan.argv),

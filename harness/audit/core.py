@@ -34,6 +34,7 @@ CHECKS: tuple[tuple[str, Check, tuple[str, ...]], ...] = (
     ("batch", own.batch, (_I,)),
     ("exit status", own.ending, (_F,)),
     ("order of times", own.order, (_F, _C)),
+    ("resumed", own.resumed, (_F, _C)),
     ("result", own.result, (_I, _C)),
     ("metrics", own.metrics, (_C,)),
     ("harness", pins.tool, (_I,)),

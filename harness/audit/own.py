@@ -4,12 +4,12 @@ from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 
-from harness import folder
+from harness import folder, resume
 from harness.argv import argument_list
 from harness.audit.recorded import Recorded
-from harness.audit.verdicts import Claim, all_of, differs, equal, holds
+from harness.audit.verdicts import Claim, all_of, differs, equal, holds, unchecked
 from harness.canonical import digest
-from harness.complete import METRICS, candidates, final_metrics, selected_step
+from harness.complete import METRICS, candidates, final_metrics, held_step
 from harness.files import read_json
 
 # Clocks of two machines may differ by so much before a time counts as later than now.
@@ -101,7 +101,7 @@ def result(run: Recorded) -> Iterator[Claim]:
     known = [f"{folder.OUTPUT}/{name}" for name in candidates(recipe["fields"])]
     if source not in known:
         yield differs("checkpoint's place", "not where the recipe's lies", known, source)
-    yield equal("step of the result", selected_step(recipe["fields"]), checkpoint["step"])
+    yield equal("step of the result", held_step(recipe["fields"]), checkpoint["step"])
 
 
 def metrics(run: Recorded) -> Iterator[Claim]:
@@ -113,6 +113,15 @@ def metrics(run: Recorded) -> Iterator[Claim]:
 def ending(run: Recorded) -> Iterator[Claim]:
     """The last attempt ended well."""
     yield equal("exit status", 0, run.provenance["attempts"][-1]["status"], folder.PROVENANCE)
+
+
+def resumed(run: Recorded) -> Iterator[Claim]:
+    """The result says where its training went on, as the attempts do."""
+    at = resume.steps(run.provenance["attempts"])
+    yield equal("resumed at", at, run.completed.get("resumed_at", []), folder.COMPLETED)
+    if at:
+        why = "it went on from a checkpoint, which its trainer does not do bit for bit"
+        yield unchecked("tensors of another run", f"need not equal these: {why}")
 
 
 def order(run: Recorded) -> Iterator[Claim]:

@@ -250,7 +250,10 @@ def _environment(
     yield "tools", ", ".join(f"{name} {version or 'unknown'}" for name, version in tools.items())
     for number, attempt in enumerate(provenance["attempts"], 1):
         ended = attempt["ended"] or "never ended"
-        yield f"attempt {number}", f"{attempt['started']} to {ended}, status {attempt['status']}"
+        at = attempt.get("resumed_at")
+        went_on = "" if at is None else f", went on at step {at}"
+        what = f"{attempt['started']} to {ended}, status {attempt['status']}{went_on}"
+        yield f"attempt {number}", what
 
 
 def _changed(recipe: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
