@@ -28,7 +28,7 @@ CONSTANT = "rotary_emb.inv_freq"
 PUBLISHED = "models--jdeschena--sdtt"
 
 
-def start(loss: str, round: int, config: Any) -> MultiRoundSDTT:  # noqa: A002 (upstream's name)
+def start(loss: str, round: int, config: Any) -> MultiRoundSDTT:
     """What upstream's `load_small_student` is called for: the student with its teacher."""
     del loss, round  # of the published student, whose file is pinned
     tokenizer = AutoTokenizer.from_pretrained(config.tokenizer.name)

@@ -28,7 +28,13 @@ def begin(run: Path, launch: Launch, resumed_at: int | None = None) -> dict[str,
         old = read_record(run / PROVENANCE, "provenance")["attempts"]
         assert isinstance(old, list)  # the schema says so
         before = old
-    attempt = {"started": now(), "ended": None, "status": None, "host": host(), "tools": tools()}
+    attempt: dict[str, object] = {
+        "started": now(),
+        "ended": None,
+        "status": None,
+        "host": host(),
+        "tools": tools(),
+    }
     if resumed_at is not None:
         attempt["resumed_at"] = resumed_at
     record: dict[str, object] = {

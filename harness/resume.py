@@ -1,4 +1,4 @@
-"""Going on with an interrupted run of an upstream's trainer: from which step, and where it is right.
+"""Going on with an interrupted run of an upstream's trainer: at which step, where it is right.
 
 The built-in trainers go on bit for bit and decide for themselves. The papers' trainers start
 their random numbers and their data again, so a run that went on says at which steps, and its

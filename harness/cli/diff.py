@@ -57,7 +57,8 @@ def lines(found: "Difference") -> list[str]:
         told += [f"  {f.name}: {f.first}  ->  {f.second}" for f in fields]
     told.append(f"configuration: {'differs' if found.configuration else 'equal'}")
     told += [f"  {line}" for line in found.configuration]
-    told += [f"{line}: not bit for bit, so what follows need not be equal" for line in found.resumed]
+    loose = "not bit for bit, so what follows need not be equal"
+    told += [f"{line}: {loose}" for line in found.resumed]
     told += [_series(series) for series in found.metrics]
     told += _tensors(found)
     told.append(f"where they ran: {'differs in' if found.facts else 'equal'}")
