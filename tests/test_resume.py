@@ -164,7 +164,9 @@ def went_on(run: Path, *steps: int) -> None:
     """Have a completed run say that it went on at these steps."""
 
     def attempts(record: dict[str, Any]) -> None:
-        record["attempts"] += [{**record["attempts"][0], "resumed_at": step} for step in steps]
+        first = record["attempts"][0]
+        again = {**first, "started": first["ended"]}
+        record["attempts"] += [{**again, "resumed_at": step} for step in steps]
 
     rewrite(run / folder.PROVENANCE, attempts)
     found, _ = folder.scan(run)
