@@ -1,7 +1,7 @@
-"""Auditing many runs with large checkpoints, beside sha256sum over the same files.
+"""Auditing many runs with large checkpoints, beside sha256sum and openssl over the same files.
 
 `python benchmarks/audit.py RUN` copies the finished RUN, with a large checkpoint in place of its
-own, into a temporary folder as many times as asked, then measures both, alternating.
+own, into a temporary folder as many times as asked, then measures them in turns.
 """
 
 import argparse
@@ -54,6 +54,22 @@ def grow(machine: Machine, run: Path, target: Path, megabytes: int, seed: int) -
     publish_json(target / folder.COMPLETED, {**record, "sha256": digest(record)})
 
 
+def cool(paths: list[Path]) -> None:
+    """Have the kernel forget what it read of the files, as far as it lets itself be told."""
+    for path in paths:
+        with path.open("rb") as file:
+            os.fsync(file.fileno())
+            os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
+
+
+def on_all_cores(paths: list[Path], *words: str) -> None:
+    """Run a command on every file, one process a core."""
+    cores = str(len(os.sched_getaffinity(0)))
+    text = "\0".join(map(str, paths))
+    argv = ["xargs", "-0", "-n", "1", "-P", cores, *words]
+    subprocess.run(argv, input=text, text=True, check=True, capture_output=True)
+
+
 def main() -> None:
     """Grow the runs, then audit and hash them in turns."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -62,30 +78,39 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=50)
     parser.add_argument("--megabytes", type=int, default=500)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--grown", type=Path, help="keep the grown runs in this folder")
+    parser.add_argument("--cold", action="store_true", help="read each time from the disk")
     options = parser.parse_args()
     project = Project(source=SOURCE, root=(options.root or options.run.parents[1]).resolve())
     with tempfile.TemporaryDirectory(dir=project.root) as scratch:
-        runs = [Path(scratch, f"run{n}") for n in range(options.runs)]
+        folder_of_runs = options.grown or Path(scratch)
+        runs = [folder_of_runs / f"run{n}" for n in range(options.runs)]
         for seed, run in enumerate(runs):
-            grow(Machine(project), options.run, run, options.megabytes, seed)
-        files = [str(p) for run in runs for p in run.rglob("*") if p.is_file()]
+            if not run.exists():
+                grow(Machine(project), options.run, run, options.megabytes, seed)
+        measure(project, runs, options.rounds, cold=options.cold)
 
-        def audited() -> None:
-            found: list[Audit] = audit_all(Machine(project), runs, lambda _: None)
-            wrong = {c.name for one in found for c in one.claims if c.verdict.value == "differs"}
-            assert wrong <= {"recorded result"}, wrong  # it is of the small checkpoint
 
-        def hashed() -> None:
-            cores = str(len(os.sched_getaffinity(0)))
-            words = ["xargs", "-0", "-n", "1", "-P", cores, "sha256sum"]
-            subprocess.run(
-                words, input="\0".join(files), text=True, check=True, capture_output=True
-            )
+def measure(project: Project, runs: list[Path], rounds: int, *, cold: bool) -> None:
+    """Audit the runs and hash their files in turns; print the times and their ratios."""
+    files = [p for run in runs for p in run.rglob("*") if p.is_file()]
 
-        sizes = sum(Path(file).stat().st_size for file in files)
-        sys.stdout.write(f"{len(runs)} runs, {len(files)} files, {sizes / 1e9:.1f} GB\n")
-        seconds = best({"audit": audited, "sha256sum": hashed}, options.rounds)
-        tell(seconds, ("audit", "sha256sum"))
+    def audited() -> None:
+        found: list[Audit] = audit_all(Machine(project), runs, lambda _: None)
+        wrong = {c.name for one in found for c in one.claims if c.verdict.value == "differs"}
+        assert wrong <= {"recorded result"}, wrong  # it is of the small checkpoint
+
+    ways = {
+        "audit": audited,
+        "sha256sum": lambda: on_all_cores(files, "sha256sum"),
+        "openssl": lambda: on_all_cores(files, "openssl", "dgst", "-sha256"),
+    }
+    sizes = sum(file.stat().st_size for file in files)
+    sys.stdout.write(f"{len(runs)} runs, {len(files)} files, {sizes / 1e9:.1f} GB\n")
+    seconds = best(ways, rounds, before=(lambda: cool(files)) if cold else None)
+    for name, taken in seconds.items():
+        sys.stdout.write(f"{name:12} {sizes / taken / 1e6:6.0f} MB/s\n")
+    tell(seconds, ("audit", "sha256sum"), ("audit", "openssl"))
 
 
 if __name__ == "__main__":

@@ -17,6 +17,7 @@ from typing import BinaryIO
 from harness.errors import Refused
 
 _CHUNK = 1 << 20
+_COMPARED = 1 << 18  # two of it stay in a processor's cache
 MAX_JSON = 64 << 20  # a record larger than this is not one of ours
 
 
@@ -126,6 +127,21 @@ def sha256_file(path: Path) -> str:
     """Lower-case hex SHA-256 of a regular file's bytes (no link is followed)."""
     with open_plain(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def same_bytes(file: BinaryIO, other: Path) -> bool:
+    """Whether the rest of `file` is what the regular file `other` holds; `file` stays where it is.
+
+    Raises as `open_plain` does.
+    """
+    start, same = file.tell(), True
+    ours, theirs = bytearray(_COMPARED), bytearray(_COMPARED)
+    with open_plain(other) as read:
+        while same and (size := file.readinto(ours)):
+            same = read.readinto(theirs) == size and ours == theirs
+        same = same and not read.read(1)
+    file.seek(start)
+    return same
 
 
 def read_json(path: Path) -> object:

@@ -4,6 +4,7 @@ Profiles: Workflow Run Crate 0.5 and Process Run Crate 0.5 on RO-Crate 1.1
 (https://w3id.org/ro/wfrun/workflow/0.5).
 """
 
+import io
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,7 +28,9 @@ MEDIA = {
     ".jsonl": "application/jsonl",
     ".yaml": "application/yaml",
     ".log": "text/plain",
+    ".md": "text/markdown",
 }
+README = "README.md"
 LANGUAGE = {
     "name": "diffusion-harness recipe",
     "alternateName": "recipe",
@@ -66,7 +69,16 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
         f"A training of {recipe['model']} on {recipe['dataset']} with profile {recipe['profile']}; "
         f"launch identity {completed['identity_sha256']}."
     )
-    crate.datePublished = completed["completed"]
+    crate.datePublished = _time(completed["completed"])
+    crate.add_file(
+        io.StringIO(f"# {crate.name}\n\n{crate.description}\n"),
+        README,
+        properties={
+            "name": README,
+            "about": {"@id": crate.root_dataset.id},
+            "encodingFormat": MEDIA[".md"],
+        },
+    )
 
     def add(id_: str, **properties: Any) -> ContextEntity:
         made: ContextEntity = crate.add(ContextEntity(crate, id_, properties=properties))
@@ -94,6 +106,7 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
             "name": f"recipe of {recipe['model']} on {recipe['dataset']}",
             "version": identity["harness"]["version"],
             "url": LANGUAGE["url"],
+            "encodingFormat": MEDIA[".json"],
         },
         main=True,
         lang=crate.add(ComputerLanguage(crate, "#recipe-language", properties=LANGUAGE)),
@@ -110,8 +123,8 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
             "@type": "CreateAction",
             "name": f"training of {run.name}",
             "description": f"{len(provenance['attempts'])} attempt(s), the last one to its end",
-            "startTime": provenance["attempts"][0]["started"],
-            "endTime": completed["completed"],
+            "startTime": _time(provenance["attempts"][0]["started"]),
+            "endTime": _time(completed["completed"]),
             "actionStatus": "http://schema.org/CompletedActionStatus",
         },
     )
@@ -120,6 +133,11 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
     action["result"] = [*results, completion]
     crate.root_dataset["mentions"] = action
     return crate
+
+
+def _time(text: str) -> str:
+    """A time of ours with its offset in figures, as the profiles' validator wants it."""
+    return text.removesuffix("Z") + "+00:00"
 
 
 def _file(crate: "ROCrate", run: Path, entry: dict[str, Any]) -> Any:
