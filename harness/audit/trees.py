@@ -40,8 +40,11 @@ def _runs(folder: Path) -> Iterator[Path]:
 
 
 def audit_all(machine: Machine, runs: list[Path], told: Callable[[Audit], None]) -> list[Audit]:
-    """Audit runs on all cores; `told` hears of each as it is done. In the order of `runs`."""
-    with ThreadPoolExecutor(len(os.sched_getaffinity(0))) as pool:
+    """Audit runs on all cores; `told` hears of each as it is done. In the order of `runs`.
+
+    Two a core: while the one waits for the disk, the other computes.
+    """
+    with ThreadPoolExecutor(2 * len(os.sched_getaffinity(0))) as pool:
         waiting = {pool.submit(audit, machine, run): run for run in runs}
         done = {}
         try:
