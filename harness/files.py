@@ -129,7 +129,7 @@ def sha256_file(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def same_bytes(file: BinaryIO, other: Path) -> bool:
+def same_bytes(file: BufferedReader, other: Path) -> bool:
     """Whether the rest of `file` is what the regular file `other` holds; `file` stays where it is.
 
     Raises as `open_plain` does.
