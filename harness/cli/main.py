@@ -27,6 +27,7 @@ COMMANDS = {
     "pin": "Add a dataset or model to the pins.",
     "audit": "Check a run folder against its recorded identity.",
     "replicate": "Run a recorded launch again and compare.",
+    "conform": "Run upstreams' own code, shrunk, twice on a CPU, and compare.",
     "diff": "Compare two runs field by field.",
     "report": "Set runs, verdicts and published numbers side by side.",
     "sample": "Print text that a completed run's model draws.",
