@@ -1,38 +1,48 @@
 """Evaluations: a pinned measurement of a completed run's checkpoint, with an identity of its own.
 
 It runs the trainer's own evaluation in the same sandbox, on the same data, with the argument
-list that the run's recipe and the evaluation's entry in `recipes.json` give. Its folder lies
-beside the runs, below `evaluations/`: a run's folder never changes again.
+list that the run's recipe and the evaluation's entry in `recipes.json` give; or the trainer's
+sampler, and then a published model that judges the text. Its folder lies beside the runs, below
+`evaluations/`: a run's folder never changes again.
 """
 
 import math
+import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass, replace
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness import folder, provenance, reuse
+from harness import folder, judging, provenance, reuse
 from harness.canonical import digest
 from harness.complete import METRICS, final_metrics
 from harness.errors import HarnessError, Refused
 from harness.files import publish_bytes, publish_json, resolve_inside
 from harness.identity import Identity, differences
+from harness.judging import Judge
 from harness.launch import Launch, ready_launch
 from harness.papers import Measured
 from harness.plan import Plan
 from harness.project import Project
 from harness.recipes import load
 from harness.run import last_line
+from harness.sampling import Draw, changes_of
 from harness.schemas import read_record
 from harness.supervise import supervise
 
 SCHEMA = "evaluated"
+SAMPLES = "samples.jsonl"
 
 
 @dataclass(frozen=True)
 class Evaluation:
-    """An entry of `evaluations` in `recipes.json`: how a metric is measured."""
+    """An entry of `evaluations` in `recipes.json`: how a metric is measured.
+
+    `measure` is the metric's name in what the trainer (or the judge) writes; `printed` the name
+    in the table that a source's trainer prints instead.
+    """
 
     name: str
     title: str
@@ -42,6 +52,16 @@ class Evaluation:
     set: Mapping[str, str]
     append: tuple[str, ...]
     setting: Mapping[str, Any]
+    printed: Mapping[str, str] = field(default_factory=dict)
+    draw: Draw | None = None
+    judge: str | None = None
+
+
+@dataclass(frozen=True)
+class Ready(Launch):
+    """An evaluation that is ready to measure; with a `judge`, its launch draws samples."""
+
+    judge: Judge | None = None
 
 
 @dataclass(frozen=True)
@@ -56,25 +76,31 @@ class Outcome:
 def evaluations(project: Project) -> Mapping[str, Evaluation]:
     """Every evaluation, by name."""
     table = load(project.source).tables["evaluations"]
-    return {
-        name: Evaluation(name, **{**entry, **{k: tuple(entry[k]) for k in ("sources", "append")}})
-        for name, entry in table.items()
-    }
+    return {name: _evaluation(name, entry) for name, entry in table.items()}
 
 
-def ready(project: Project, run: Path, name: str, report: Callable[[str], None]) -> Launch:
+def _evaluation(name: str, entry: Mapping[str, Any]) -> Evaluation:
+    lists = {key: tuple(entry[key]) for key in ("sources", "append")}
+    draw = {"draw": Draw(**entry["draw"])} if "draw" in entry else {}
+    return Evaluation(name, **{**entry, **lists, **draw})
+
+
+def ready(project: Project, run: Path, name: str, report: Callable[[str], None]) -> Ready:
     """The launch of the evaluation `name` on the completed run at `run`; nothing is measured yet.
 
-    Raises Refused where the run is not whole, today's pins are not the ones it was made from, or
-    the evaluation does not fit it.
+    Raises Refused where the run is not whole, today's pins are not the ones it was made from, the
+    evaluation does not fit it, or its judge is not in the cache.
     """
     known = evaluations(project)
     if name not in known:
         raise Refused(f"evaluation {name}: unknown; one of {', '.join(known)}")
     completed = reuse.whole(run)
-    trained = reuse.trained(project, run)
-    launch = ready_launch(project, adapted(trained, known[name], run, project), report)
-    return replace(launch, identity=identify(known[name], completed, launch))
+    planned = adapted(reuse.trained(project, run), known[name], run, project)
+    judge = known[name].judge
+    chosen = None if judge is None else judging.judge(project, judge)
+    launch = ready_launch(project, planned, report)
+    identity = identify(known[name], completed, launch, chosen)
+    return Ready(**{**vars(launch), "identity": identity}, judge=chosen)
 
 
 def adapted(trained: Plan, evaluation: Evaluation, run: Path, project: Project) -> Plan:
@@ -86,12 +112,18 @@ def adapted(trained: Plan, evaluation: Evaluation, run: Path, project: Project) 
     target = resolve_inside(
         project.root, project.root / "evaluations" / f"{run.name}-{evaluation.name}"
     )
-    return reuse.turned(trained, run, target, evaluation.set, evaluation.append)
+    changes = dict(evaluation.set)
+    if evaluation.draw is not None:
+        changes |= changes_of(project, recipe.source, evaluation.draw)
+    return reuse.turned(trained, run, target, changes, evaluation.append)
 
 
-def identify(evaluation: Evaluation, completed: Mapping[str, Any], launch: Launch) -> Identity:
+def identify(
+    evaluation: Evaluation, completed: Mapping[str, Any], launch: Launch, judge: Judge | None = None
+) -> Identity:
     """All that decides an evaluation: its entry, the run, the checkpoint, and how it is run."""
     checkpoint = completed["checkpoint"]
+    printed = evaluation.printed.get(launch.plan.recipe.source)
     document: dict[str, object] = {
         "schema_version": 1,
         "evaluation": {
@@ -101,6 +133,9 @@ def identify(evaluation: Evaluation, completed: Mapping[str, Any], launch: Launc
             "set": dict(evaluation.set),
             "append": list(evaluation.append),
             "setting": dict(evaluation.setting),
+            **({"printed": printed} if printed else {}),
+            **({"draw": asdict(evaluation.draw)} if evaluation.draw else {}),
+            **({"judge": judge.record()} if judge else {}),
         },
         "run": {
             "identity_sha256": completed["identity_sha256"],
@@ -113,7 +148,7 @@ def identify(evaluation: Evaluation, completed: Mapping[str, Any], launch: Launc
     return Identity(document, digest(document))
 
 
-def evaluate(launch: Launch) -> Outcome:
+def evaluate(launch: Ready) -> Outcome:
     """Measure, or find that it was measured already.
 
     Raises Refused where the folder holds another evaluation, HarnessError where the trainer's
@@ -129,17 +164,33 @@ def evaluate(launch: Launch) -> Outcome:
         publish_bytes(target / folder.CONFIG, launch.config)
         (target / folder.OUTPUT).mkdir()
         facts = provenance.begin(target, launch)
-        logs = target / folder.STDOUT, target / folder.STDERR
-        status = supervise(launch.box(), list(launch.plan.argv), *logs, lambda: False)
+        status = _measure(launch, target)
         provenance.end(target, facts, status)
         if status:
-            raise HarnessError(f"{target}: ended with status {status}: {last_line(logs[1])}")
+            why = last_line(target / folder.STDERR)
+            raise HarnessError(f"{target}: ended with status {status}: {why}")
         return Outcome(target, _complete(target, launch.identity), skipped=False)
+
+
+def _measure(launch: Ready, target: Path) -> int:
+    """Run the trainer's evaluation, or its sampler and then the judge; the status to report."""
+    argv, log, errors = list(launch.plan.argv), target / folder.STDOUT, target / folder.STDERR
+    if launch.judge is None:
+        return supervise(launch.box(), argv, log, errors, lambda: False)
+    samples = target / folder.OUTPUT / SAMPLES
+    status = supervise(launch.box(), argv, samples, errors, lambda: False)
+    if status:
+        return status
+    told = launch.judge.argv(launch.plan.recipe.number("sequence_length"))
+    box, metrics = launch.judge.box(samples), target / folder.OUTPUT / METRICS
+    return supervise(box, told, metrics, errors, lambda: False)
 
 
 def _complete(target: Path, identity: Identity) -> dict[str, Any]:
     measure: Any = identity.document["evaluation"]
     metrics = final_metrics(target / folder.OUTPUT / METRICS)
+    if "printed" in measure:
+        metrics |= printed(target / folder.STDOUT, measure["printed"], measure["measure"])
     value = metrics.get(measure["measure"])
     if value is None or not math.isfinite(value):
         raise HarnessError(f"{target}: it ended well but left no {measure['measure']}")
@@ -155,6 +206,16 @@ def _complete(target: Path, identity: Identity) -> dict[str, Any]:
     record = {**body, "sha256": digest(body)}
     publish_json(target / folder.COMPLETED, record)
     return record
+
+
+def printed(log: Path, name: str, metric: str) -> dict[str, float]:
+    """The last value that Lightning's table of results, in a log, gives `name`; as `metric`."""
+    row = re.compile(rf"^[\s│|]*{re.escape(name)}[\s│|]+([-+.\deE]+|nan|inf)[\s│|]*$")
+    with log.open(encoding="utf-8", errors="replace") as lines:
+        found = [match[1] for line in lines if (match := row.match(line))]
+    with suppress(IndexError, ValueError):
+        return {metric: float(found[-1])}
+    return {}
 
 
 def _done(target: Path, identity: Identity) -> dict[str, Any] | None:

@@ -42,18 +42,21 @@ def sample(project: Project, run: Path, draw: Draw, report: Callable[[str], None
     """
     reuse.whole(run)
     trained = reuse.trained(project, run)
-    samplers = load(project.source).tables["samplings"]
-    if trained.recipe.source not in samplers:
-        options = ", ".join(samplers)
-        raise Refused(f"{run}: can be sampled from for {options}, not for {trained.recipe.source}")
-    values = {**vars(draw), "checkpoint": reuse.CHECKPOINT}
-    settings = samplers[trained.recipe.source].items()
-    changes = {key: value.format(**values) for key, value in settings}
+    changes = changes_of(project, trained.recipe.source, draw)
     with tempfile.TemporaryDirectory(prefix="harness-sample-") as name:
         target = Path(name)
         (target / folder.OUTPUT).mkdir()
         turned = reuse.turned(trained, run, target, changes)
         yield from _drawn(ready_launch(project, turned, report), report)
+
+
+def changes_of(project: Project, source: str, draw: Draw) -> dict[str, str]:
+    """The overrides that turn a training of `source` into a draw; Refused where none are known."""
+    samplers = load(project.source).tables["samplings"]
+    if source not in samplers:
+        raise Refused(f"sampling: for {', '.join(samplers)}, not for {source}")
+    values = {**vars(draw), "checkpoint": reuse.CHECKPOINT}
+    return {key: value.format(**values) for key, value in samplers[source].items()}
 
 
 def _drawn(launch: Launch, report: Callable[[str], None]) -> Iterator[Row]:

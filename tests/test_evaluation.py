@@ -1,27 +1,37 @@
 """Evaluations: of whole runs only, with an identity linked to the run's, told once."""
 
 import json
+import os
+import shutil
+import subprocess
+import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+import gpt2_files
 import pytest
+from builtin.upstream import PINNED
 from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, reading
 
-from harness import evaluation, launch, places, reuse
+from harness import evaluation, judging, launch, places, reuse
+from harness.data.places import Places
 from harness.errors import HarnessError, Refused
 from harness.evaluation import evaluate, evaluations, measured, ready
+from harness.files import sha256_file
 from harness.launch import Launch
 from harness.papers import Measured
 from harness.plan import Choices, plan
 from harness.project import Project
 from harness.published import of_run
 from harness.recipes import load
+from harness.sandbox import Box
 from harness.schemas import validate
 
 __all__ = ["reading"]
 pytestmark = pytest.mark.usefixtures("reading")
 NAME = "validation-perplexity"
+MIRRORS = {"mdlm": "kuleshov-group+mdlm/repo", "duo": "s-sahoo+duo/repo"}
 Trainer = Callable[[Launch, float | None, int], None]
 
 
@@ -72,13 +82,15 @@ def test_every_evaluation_fits_a_recipe() -> None:
     project = Project(SOURCE, SOURCE)
     for entry in evaluations(project).values():
         assert set(entry.sources) <= {"builtin", *catalogue.tables["sources"]}
-        assert any("{checkpoint}" in override for override in entry.append)
+        assert entry.draw or any("{checkpoint}" in override for override in entry.append)
+        assert entry.printed.keys() == set(entry.sources) - {"builtin"}
 
 
 def test_the_launch_is_the_runs_with_the_declared_changes(project: Project, run: Path) -> None:
     trained = plan(project, SMOKE)
     made = ready(project, run, NAME, nothing)
-    changes = {"mode": "ppl_eval", "checkpointing.resume_from_ckpt": "false"}
+    changes = evaluations(project)[NAME].set
+    assert changes["mode"] == "ppl_eval"
     expected = [
         f"{key}={changes.get(key, value)}"
         for key, _, value in (word.partition("=") for word in trained.overrides)
@@ -167,7 +179,163 @@ def test_only_a_whole_run_is_evaluated(project: Project, run: Path) -> None:
 
 
 def test_it_must_fit(project: Project) -> None:
-    paper = plan(project, Choices("mdlm", "lm1b"))
+    paper = plan(project, Choices("flm", "lm1b"))
     entry = evaluations(project)[NAME]
-    with pytest.raises(Refused, match="for builtin, not for mdlm"):
+    with pytest.raises(Refused, match="for builtin, mdlm, duo, not for flm"):
         evaluation.adapted(paper, entry, project.runs / "x", project)
+
+
+TABLE = """
+Validation DataLoader 0: 100%|██████████| 4/4 [00:00<00:00]
+┏━━━━━━━━━━━━━━━━━━━━━━━┳━━━━━━━━━━━━━━━━━━━━━━━━━━┓
+┃    Validate metric    ┃       DataLoader 0       ┃
+┡━━━━━━━━━━━━━━━━━━━━━━━╇━━━━━━━━━━━━━━━━━━━━━━━━━━┩
+│        val/bpd        │    4.250000953674316     │
+│        val/ppl        │    70.10354614257812     │
+│       val/ppl2        │           1.0            │
+└───────────────────────┴──────────────────────────┘
+"""
+PLAIN = """
+     Validate metric           DataLoader 0
+         val/ppl            1.5e+02
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [(TABLE, {"m": 70.10354614257812}), (PLAIN, {"m": 150.0}), (TABLE + PLAIN, {"m": 150.0})],
+)
+def test_what_a_trainer_prints_is_read(tmp_path: Path, text: str, found: dict[str, float]) -> None:
+    (tmp_path / "stdout.log").write_text(text)
+    assert evaluation.printed(tmp_path / "stdout.log", "val/ppl", "m") == found
+    assert evaluation.printed(tmp_path / "stdout.log", "val/pp", "m") == {}
+
+
+JUDGED = "generative-perplexity"
+
+
+@pytest.fixture
+def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
+    """A project whose pins name a small GPT-2 by its digests, which lies in the cache."""
+    source = tmp_path / "source"
+    source.mkdir()
+    for path in SOURCE.iterdir():
+        if path.is_dir():
+            (source / path.name).symlink_to(path)
+        else:
+            shutil.copy(path, source)
+    pins = json.loads((SOURCE / "pins.json").read_text())
+    model = pins["models"]["gpt2-large"]
+    project = Project(source=source, root=tmp_path / "root")
+    snapshot = Places.of(project).snapshot("model", "gpt2-large", model["revision"])
+    gpt2_files.write(snapshot)
+    for part in ("files", "weights"):
+        for name in model[part]:
+            if (snapshot / name).exists():
+                model[part][name] = sha256_file(snapshot / name)
+    (source / "pins.json").write_text(json.dumps(pins))
+    monkeypatch.setattr(judging, "realise", lambda project, name: environment(project))
+    return project
+
+
+@pytest.fixture
+def programs(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
+    """The sampler draws two rows; the judge runs as in the sandbox, in a process of its own."""
+    started: list[list[str]] = []
+
+    def supervise(box: object, argv: list[str], out: Path, err: Path, poll: object) -> int:
+        started.append(argv)
+        if argv[1:3] != ["-m", "judge"]:
+            rows = [{"ids": [1, 2], "text": "one two"}, {"ids": [3], "text": "three"}]
+            out.write_text("".join(json.dumps(row) + "\n" for row in rows))
+            return 0
+        assert isinstance(box, Box)
+        shown = {mount.target: mount.source for mount in box.mounts}
+        assert not any(mount.writable for mount in box.mounts)
+        model = out.parent / "model"
+        model.mkdir()
+        for name in judging.FILES:
+            (model / name).symlink_to(shown[f"{places.ROOT}/model/{name}"])
+        samples = shown[f"{places.ROOT}/samples.jsonl"]
+        command = [sys.executable, *argv[1:3], str(model), str(samples), argv[-1]]
+        with out.open("wb") as told:
+            cwd = shown[f"{places.ROOT}/judge"].parent
+            subprocess.run(command, cwd=cwd, check=True, stdout=told)
+        shutil.rmtree(model)
+        return 0
+
+    monkeypatch.setattr(evaluation, "supervise", supervise)
+    return started
+
+
+def test_samples_are_judged_by_the_pinned_model(judged: Project, programs: list[list[str]]) -> None:
+    run = completed_run(judged)
+    made = ready(judged, run, JUDGED, nothing)
+    outcome = evaluate(made)
+    assert len(programs) == 2
+    assert {"mode=sample", "sampling.num_samples=64"} <= set(programs[0])
+    assert programs[1][-1] == "128"
+    assert outcome.record["metric"] == "generative_perplexity"
+    assert outcome.record["metrics"]["rows"] == 2
+    assert outcome.record["metrics"]["scored_tokens"] == len("one two") + len("three") - 2
+    assert outcome.record["value"] > 1
+    identity = json.loads((outcome.folder / "identity.json").read_text())
+    validate(identity, "evaluation", "test")
+    pins = json.loads((judged.source / "pins.json").read_text())["models"]["gpt2-large"]
+    weights = identity["evaluation"]["judge"]["files"]["model.safetensors"]
+    assert weights == pins["weights"]["model.safetensors"]
+    assert "output/samples.jsonl" in {entry["path"] for entry in outcome.record["files"]}
+    assert evaluate(ready(judged, run, JUDGED, nothing)).skipped
+    assert measured(judged, run)["generative_perplexity"].value == outcome.record["value"]
+    assert {one.standing.value for one in of_run(judged, run)} == {"not comparable"}
+
+
+def test_a_judge_that_is_not_here_or_not_the_pinned_one_is_refused(judged: Project) -> None:
+    run = completed_run(judged)
+    revision = json.loads((judged.source / "pins.json").read_text())["models"]["gpt2-large"]
+    path = Places.of(judged).snapshot("model", "gpt2-large", revision["revision"])
+    weights = path / "model.safetensors"
+    data = weights.read_bytes()
+    weights.write_bytes(data[:-1] + bytes([data[-1] ^ 1]))
+    with pytest.raises(Refused, match=r"model\.safetensors: sha256 .*, on record is"):
+        ready(judged, run, JUDGED, nothing)
+    weights.unlink()
+    with pytest.raises(
+        Refused, match=r"no model\.safetensors in the cache; run 'harness fetch gpt2"
+    ):
+        ready(judged, run, JUDGED, nothing)
+
+
+@pytest.mark.skipif("HARNESS_MIRRORS" not in os.environ, reason="no mirrors of the authors' code")
+@pytest.mark.parametrize("model", ["mdlm", "duo"])
+@pytest.mark.parametrize("dataset", ["lm1b", "owt"])
+@pytest.mark.parametrize("profile", ["paper", "conform"])
+def test_it_composes_on_the_authors_configuration(
+    project: Project, tmp_path: Path, model: str, dataset: str, profile: str
+) -> None:
+    import yaml
+
+    from harness.inside.compose import compose
+
+    trained = plan(project, Choices(model, dataset, profile=profile))
+    made = evaluation.adapted(trained, evaluations(project)[NAME], tmp_path, project)
+    mirror = Path(os.environ["HARNESS_MIRRORS"], MIRRORS[model])
+    git = ["git", f"--git-dir={mirror}", "archive", PINNED[mirror.parent.name]]
+    archive = subprocess.run([*git, trained.recipe.config_dir], capture_output=True, check=True)
+    subprocess.run(["tar", "-x", "-C", str(tmp_path)], input=archive.stdout, check=True)
+    config = yaml.safe_load(
+        compose(
+            {
+                "config_dir": str(tmp_path / trained.recipe.config_dir),
+                "config_name": trained.recipe.config_name,
+                "overrides": list(made.overrides),
+                "devices": 1,
+            }
+        )
+    )
+    assert config["mode"] == "ppl_eval"
+    assert config["eval"]["checkpoint_path"] == reuse.CHECKPOINT
+    assert config["eval"]["disable_ema"] is False
+    assert config["training"]["ema"] > 0.9
+    assert config["checkpointing"]["resume_from_ckpt"] is False
+    assert config["trainer"]["limit_val_batches"] is None

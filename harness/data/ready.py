@@ -1,6 +1,7 @@
 """What a launch needs of the data: is it there, and where; and making the embedded sets."""
 
 import os
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -150,18 +151,44 @@ def _tokenizer_sha256(places: Places, model: Model, digests: Digests) -> str:
         name = path.relative_to(snapshot).as_posix()
         if name not in pinned_names and not path.is_dir():  # a tokenizer reads what it finds
             raise Refused(f"{path}: no pinned file of {model.repo}; remove it")
+    return digest({name: sha256 for name, (_, sha256) in _checked(places, model, digests).items()})
+
+
+def _checked(
+    places: Places, model: Model, digests: Digests, names: Iterable[str] | None = None
+) -> dict[str, tuple[Path, str]]:
+    """Where files of a snapshot lie (the tokenizer's, or those named), and their digests.
+
+    Raises Refused where one has not the bytes of its pin, or of the fetch record.
+    """
+    snapshot = places.snapshot("model", model.repo, model.revision)
     known = downloads.read(places.downloads).files
-    blobs = {name: blob(snapshot / name, snapshot.parents[1]) for name in model.files}
+    pinned = {**model.files, **model.weights}
+    blobs = {name: blob(snapshot / name, snapshot.parents[1]) for name in names or model.files}
     got = digests.of(blobs.values())
-    for name, pinned in model.files.items():
+    for name, path in blobs.items():
         fetched = known.get((snapshot / name).relative_to(places.data).as_posix())
-        wanted = pinned or (fetched and fetched.sha256)
-        if wanted != got[blobs[name]]:
+        wanted = pinned[name] or (fetched and fetched.sha256)
+        if wanted != got[path]:
             raise Refused(
-                f"{snapshot / name}: sha256 {got[blobs[name]]}, on record is {wanted}; remove "
+                f"{snapshot / name}: sha256 {got[path]}, on record is {wanted}; remove "
                 f"{snapshot.parents[1]} and fetch {model.repo} again"
             )
-    return digest({name: got[path] for name, path in blobs.items()})
+    return {name: (path, got[path]) for name, path in blobs.items()}
+
+
+def model_files(project: Project, key: str, names: Iterable[str]) -> dict[str, tuple[Path, str]]:
+    """Where the named files of a pinned model lie on this machine, weights too; their digests.
+
+    Raises Refused where one was not fetched, or has other bytes than pinned and fetched.
+    """
+    places, model = Places.of(project), pins.load(project.source).model(key)
+    snapshot = places.snapshot("model", model.repo, model.revision)
+    names = list(names)
+    for name in names:
+        if not (snapshot / name).is_file():
+            raise Refused(f"{model.repo}: no {name} in the cache; run 'harness fetch {key}'")
+    return _checked(places, model, Digests(places.digests), names)
 
 
 def prepare_dataset(

@@ -1,0 +1,69 @@
+"""A published causal model as the judge of samples, in the sandbox (`harness/judge/`)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from harness import places
+from harness.data import pins, ready
+from harness.identity import tree_digest
+from harness.nix import Environment, realise
+from harness.project import Project
+from harness.sandbox import Box, Mount
+
+ENVIRONMENT = "smoke"  # has torch, tokenizers and safetensors
+FILES = ("config.json", "model.safetensors", "tokenizer.json")
+_CODE = f"{places.ROOT}/judge"
+_MODEL = f"{places.ROOT}/model"
+_SAMPLES = f"{places.ROOT}/samples.jsonl"
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A pinned model whose files are here and checked; `files` have their places and digests."""
+
+    name: str
+    revision: str
+    files: Mapping[str, tuple[Path, str]]
+    code: Path
+    environment: Environment
+
+    def record(self) -> dict[str, object]:
+        """All that decides its verdict, as JSON."""
+        return {
+            "name": self.name,
+            "revision": self.revision,
+            "files": {name: sha256 for name, (_, sha256) in self.files.items()},
+            "code": tree_digest(self.code),
+            "environment": {
+                "name": self.environment.name,
+                "lock_sha256": self.environment.lock_sha256,
+            },
+        }
+
+    def box(self, samples: Path) -> Box:
+        """The sandbox it reads `samples` in."""
+        return Box(
+            base=self.environment.base.path,
+            closure=self.environment.closure,
+            mounts=(
+                Mount(self.environment.path, places.ENVIRONMENT),
+                Mount(self.code, _CODE),
+                *(Mount(path, f"{_MODEL}/{name}") for name, (path, _) in self.files.items()),
+                Mount(samples, _SAMPLES),
+            ),
+            variables={"PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE"},
+            cwd=places.ROOT,  # so that `judge` can be imported as a package
+        )
+
+    def argv(self, length: int) -> list[str]:
+        """What it runs: rows are cut to `length` of its own tokens."""
+        return [places.PYTHON, "-m", "judge", _MODEL, _SAMPLES, str(length)]
+
+
+def judge(project: Project, key: str) -> Judge:
+    """The pinned model `key`. Raises Refused where its weights are not in the cache."""
+    files = ready.model_files(project, key, FILES)
+    revision = pins.load(project.source).model(key).revision
+    code = project.source / "harness" / "judge"
+    return Judge(key, revision, files, code, realise(project, ENVIRONMENT))
