@@ -1,15 +1,20 @@
-"""RDLM's own trainer, which ends with a failure's status where it ends with 0 on every failure.
+"""RDLM's own trainer, whose status says whether it failed: by itself it always ends with 0.
 
 Its main program catches all exceptions and reports them as critical. It loads its corpus and its
-tokenizer by bare names, which are folders of the data: it works beside them.
+tokenizer by bare names, which are folders of the data: it works beside them. The corpus as it
+tokenised it, which may be larger than all else, is removed once it is of no more use.
 """
 
 import logging
 import os
+import shutil
 import sys
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
+
+DATA = Path(__file__).absolute().parents[1] / "data"
+TOKENISED = Path.cwd() / "tokenised"
 
 
 def run(main: ModuleType) -> int:
@@ -32,5 +37,8 @@ def run(main: ModuleType) -> int:
 if __name__ == "__main__":
     import __main__
 
-    os.chdir(os.environ["RDLM_DATA"])
-    sys.exit(run(__main__))
+    os.chdir(DATA)
+    failed = run(__main__)
+    if not failed:
+        shutil.rmtree(TOKENISED, ignore_errors=True)
+    sys.exit(failed)

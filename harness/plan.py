@@ -176,7 +176,7 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
         teachers=teachers,
         overrides=argv[2:],
         argv=argv,
-        variables={**OFFLINE, **PYTHON, **recipe.variables},
+        variables={**OFFLINE, **PYTHON, "PYTHONPATH": _imports(recipe), **recipe.variables},
         mounts=_mounts(project, recipe, source, teachers, run),
         inputs=inputs,
         run=run,
@@ -262,6 +262,13 @@ def _teachers(
             f"to train {', '.join(catalogue.teachers(recipe))} first"
         )
     return find_all(project, recipe, choices.teachers, choices.teacher_weights)
+
+
+def _imports(recipe: Recipe) -> str:
+    """Where a trainer's modules are: its packages, its tree, and the adapters beside it."""
+    packages = (f"{places.SOURCE}/{name}" for name in recipe.packages)
+    at_start = [f"{places.ADAPTERS}/cpu"] if "cpu" in recipe.adapters else []
+    return ":".join((*packages, places.SOURCE, places.ADAPTERS, *at_start))
 
 
 def _inputs(

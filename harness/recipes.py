@@ -40,6 +40,7 @@ class Recipe:
     source: str
     upstream: str
     entrypoint: str
+    packages: tuple[str, ...]
     adapters: tuple[str, ...]
     config_dir: str
     config_name: str
@@ -149,6 +150,7 @@ class Catalogue:
             source=source["name"],
             upstream=entry["source"],
             entrypoint=entrypoint,
+            packages=tuple(source.get("packages", ())),
             adapters=_adapters(entrypoint, source, changes),
             config_dir=source["config_dir"],
             config_name=source["config_name"],

@@ -1,7 +1,9 @@
 """An upstream that is written for GPUs, on a CPU. Python imports this at each start.
 
 The upstreams size their batches by the visible GPUs and ask for nccl; here HARNESS_CPU_DEVICES
-processes stand for GPUs, and gloo for nccl. Only a profile that says so mounts this.
+processes stand for GPUs, and gloo for nccl. RDLM also chooses a GPU by number, for itself and for
+its copies, and compiles its model, for which there is no compiler here. Only a profile that says
+so mounts this.
 """
 
 import functools
@@ -22,3 +24,18 @@ def _started_by_gloo(backend: str | None = None, *arguments: object, **named: ob
 
 
 torch.distributed.init_process_group = _started_by_gloo
+
+torch.cuda.set_device = lambda _: None
+torch.compile = lambda model, **_: model
+
+_copies = torch.nn.parallel.DistributedDataParallel.__init__
+
+
+@functools.wraps(_copies)
+def _copies_on_cpus(
+    self: object, module: object, device_ids: object = None, **named: object
+) -> None:
+    _copies(self, module, **named)
+
+
+torch.nn.parallel.DistributedDataParallel.__init__ = _copies_on_cpus
