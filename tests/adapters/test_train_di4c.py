@@ -3,9 +3,11 @@
 The upstream here is a small one of the same form; the real one is run by the conformance tests.
 """
 
+import json
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -27,7 +29,7 @@ def load_file(path):
 """,
     "huggingface_hub/__init__.py": "",
     "huggingface_hub/constants.py": "import os; HUGGINGFACE_HUB_CACHE = os.environ['HUB']",
-    "sdtt/__init__.py": "def load_small_student(*_, **__): raise SystemExit('from the Hub')",
+    "sdtt/__init__.py": "def load_small_student(**_): raise SystemExit('from the Hub')",
     "sdtt/core/__init__.py": "",
     "sdtt/core/distill/__init__.py": "",
     "sdtt/core/distill/multi_round_sdtt.py": """
@@ -59,99 +61,118 @@ def get_backbone(config, vocab_size):
     return model
 """,
     "sdtt/main.py": """
-import sys, types
 from sdtt import load_small_student
-name = dict(pair.split("=") for pair in sys.argv[1:])
-space = types.SimpleNamespace
-config = space(
-    tokenizer=space(name="t"), trainer=space(accelerator="cpu"),
-    parameterization=space(checkpoint_path=name["teacher"]), dlb_student_init=name["start"],
-)
-import torch
-torch.manual_seed(0)
-model = load_small_student(loss="kld", round=7, config=config)
-model.cuda()
-first = lambda weights: [p for n, p in weights if n == "head.weight"][0].flatten()[0].item()
-ema = dict(zip([n for n, _ in model.backbone.named_parameters()], model.ema))
-print(*(round(first(w), 3) for w in (
-    model.teacher[0].named_parameters(), model.backbone.named_parameters(), ema.items())))
+load_small_student(loss="kld", round=7, config=None)
 """,
 }
+# Each case is a teacher's file, a Hub's cache and a start; the answer what came of it.
+PROGRAM = """
+import json, os, sys, types
+import torch, train_di4c
+space = types.SimpleNamespace
+def first(weights):
+    return [p for n, p in weights if n == "head.weight"][0].flatten()[0].item()
+def outcome(teacher, hub, start):
+    train_di4c.HUGGINGFACE_HUB_CACHE = hub
+    config = space(
+        tokenizer=space(name="t"), trainer=space(accelerator="cpu"),
+        parameterization=space(checkpoint_path=teacher), dlb_student_init=start,
+    )
+    try:
+        model = train_di4c.start(loss="kld", round=7, config=config)
+    except SystemExit as error:
+        return str(error)
+    assert model.cuda() is model
+    student = list(model.backbone.named_parameters())
+    ema = zip([name for name, _ in student], model.ema)
+    return [first(weights) for weights in (model.teacher[0].named_parameters(), student, ema)]
+print(json.dumps({name: outcome(*case) for name, case in json.load(sys.stdin).items()}))
+"""
+HUB = "hub/models--jdeschena--sdtt/snapshots/{}/model.safetensors"
 
 
 def state(value: float, size: int = 5) -> dict[str, torch.Tensor]:
     return {"head.weight": torch.full((size, 2), value), "head.bias": torch.zeros(size)}
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
+GOOD, ROTARY = state(1.0), {"rotary_emb.inv_freq": torch.ones(1)}
+PUBLISHED = {f"backbone.backbone.{name}": tensor for name, tensor in state(2.0).items()}
+# Name: the teacher, the published students, the start.
+CASES: dict[str, tuple[dict[str, torch.Tensor], list[dict[str, torch.Tensor]], str]] = {
+    "at the teacher": (GOOD, [], "teacher"),
+    "with the rotary constant": ({**GOOD, **ROTARY}, [], "teacher"),
+    "from scratch": (GOOD, [], "scratch"),
+    "at the published student": (GOOD, [PUBLISHED], "hf_small"),
+    "no published student": (GOOD, [], "hf_small"),
+    "two published students": (GOOD, [PUBLISHED, PUBLISHED], "hf_small"),
+    "another vocabulary": (GOOD, [state(2.0, size=7)], "hf_small"),
+    "a name too few": ({"head.weight": torch.zeros(5, 2)}, [], "teacher"),
+    "names too many": ({**GOOD, "other": torch.zeros(1), "p": torch.zeros(1)}, [], "teacher"),
+}
+
+
+def upstream(folder: Path) -> Path:
     for name, text in PACKAGES.items():
-        file = tmp_path / "source" / name
+        file = folder / "source" / name
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(text)
-    torch.save({"state_dict": state(1.0)}, tmp_path / "teacher.ckpt")
-    return tmp_path
+    return folder / "source"
 
 
-def run(folder: Path, start: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-B", str(ADAPTERS / "train_di4c.py")]
-    command += [f"teacher={folder / 'teacher.ckpt'}", f"start={start}"]
-    variables = {"PYTHONPATH": str(folder / "source"), "HUB": str(folder / "hub")}
-    return subprocess.run(command, env=variables, capture_output=True, text=True)
+@pytest.fixture(scope="module")
+def outcomes(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder = tmp_path_factory.mktemp("di4c")
+    source, asked = upstream(folder), {}
+    for name, (teacher, students, start) in CASES.items():
+        here = folder / name
+        here.mkdir()
+        torch.save({"state_dict": teacher}, here / "teacher.ckpt")
+        for number, student in enumerate(students):
+            file = here / HUB.format(number)
+            file.parent.mkdir(parents=True)
+            torch.save(student, file)
+        asked[name] = [str(here / "teacher.ckpt"), str(here / "hub"), start]
+    variables = {"PYTHONPATH": f"{source}:{ADAPTERS}", "HUB": "none"}
+    command = [sys.executable, "-B", "-c", PROGRAM]
+    done = subprocess.run(
+        command, input=json.dumps(asked), env=variables, capture_output=True, text=True, check=True
+    )
+    return json.loads(done.stdout)
 
 
-def publish(folder: Path, revision: str, weights: dict[str, torch.Tensor]) -> None:
-    file = folder / f"hub/models--jdeschena--sdtt/snapshots/{revision}/model.safetensors"
-    file.parent.mkdir(parents=True)
-    torch.save(weights, file)
+@pytest.mark.parametrize("case", ["at the teacher", "with the rotary constant"])
+def test_at_the_teacher(outcomes: Any, case: str) -> None:
+    assert outcomes[case] == [1.0, 1.0, 1.0]
 
 
-def test_at_the_teacher(folder: Path) -> None:
-    assert run(folder, "teacher").stdout == "1.0 1.0 1.0\n"
-
-
-def test_from_scratch_the_teacher_stays(folder: Path) -> None:
-    teacher, student, averaged = map(float, run(folder, "scratch").stdout.split())
+def test_from_scratch_the_teacher_stays(outcomes: Any) -> None:
+    teacher, student, averaged = outcomes["from scratch"]
     assert teacher == 1.0
     assert student == averaged
     assert abs(student) < 0.72  # of a new linear layer of two inputs
 
 
-def test_at_the_published_student_the_teacher_stays(folder: Path) -> None:
-    publish(folder, "a" * 40, {f"backbone.backbone.{n}": t for n, t in state(2.0).items()})
-    assert run(folder, "hf_small").stdout == "1.0 2.0 2.0\n"
+def test_at_the_published_student_the_teacher_stays(outcomes: Any) -> None:
+    assert outcomes["at the published student"] == [1.0, 2.0, 2.0]
 
 
-@pytest.mark.parametrize("revisions", ["", "ab"])
-def test_a_published_student_that_is_not_the_one(folder: Path, revisions: str) -> None:
-    for revision in revisions:
-        publish(folder, revision * 40, state(2.0))
-    done = run(folder, "hf_small")
-    assert done.returncode == 1
-    assert f"hf_small: {len(revisions)} snapshots of jdeschena/sdtt" in done.stderr
+@pytest.mark.parametrize(
+    ("case", "why"),
+    [
+        ("no published student", "dlb_student_init=hf_small: 0 snapshots of jdeschena/sdtt are"),
+        ("two published students", "dlb_student_init=hf_small: 2 snapshots of jdeschena/sdtt are"),
+        ("another vocabulary", "model.safetensors: has another shape of head.bias (2 such names)"),
+        ("a name too few", "teacher.ckpt: lacks head.bias (1 such names)"),
+        ("names too many", "teacher.ckpt: has no use for other (2 such names)"),
+    ],
+)
+def test_what_does_not_fit_is_refused(outcomes: Any, case: str, why: str) -> None:
+    assert why in outcomes[case]
 
 
-BAD = {
-    "lacks head.bias (1 such": {"head.weight": torch.zeros(5, 2)},
-    "has no use for other (2 such": {**state(1.0), "other": torch.zeros(1), "p": torch.zeros(1)},
-}
-
-
-@pytest.mark.parametrize("why", BAD)
-def test_a_teacher_of_other_names(folder: Path, why: str) -> None:
-    torch.save({"state_dict": BAD[why]}, folder / "teacher.ckpt")
-    done = run(folder, "teacher")
-    assert done.returncode == 1
-    assert done.stderr.endswith(f"teacher.ckpt: {why} names)\n")
-
-
-def test_a_published_student_of_another_vocabulary(folder: Path) -> None:
-    publish(folder, "a" * 40, state(2.0, size=7))
-    done = run(folder, "hf_small")
-    assert "model.safetensors: has another shape of head.bias (2 such names)" in done.stderr
-
-
-def test_the_rotary_constant_may_be_there_or_not(folder: Path) -> None:
-    whole = {**state(1.0), "rotary_emb.inv_freq": torch.ones(1)}
-    torch.save({"state_dict": whole}, folder / "teacher.ckpt")
-    assert run(folder, "teacher").stdout == "1.0 1.0 1.0\n"
+def test_upstream_s_program_calls_the_adapter(tmp_path: Path) -> None:
+    command = [sys.executable, "-B", str(ADAPTERS / "train_di4c.py")]
+    variables = {"PYTHONPATH": str(upstream(tmp_path)), "HUB": "none"}
+    done = subprocess.run(command, env=variables, capture_output=True, text=True)
+    # Called without a configuration: the first thing it needs of one.
+    assert done.stderr.endswith("AttributeError: 'NoneType' object has no attribute 'tokenizer'\n")
