@@ -1,6 +1,6 @@
-"""All ten models' smoke runs over several seeds: what training gains, and few steps of students.
+"""All ten models over several seeds: what training gains, and few steps of students.
 
-Trains each model on lm1b by the smoke profile through the command line (finished runs are
+Trains each model on lm1b by the study profile through the command line (finished runs are
 skipped), reads the held-out metric at the start and at the end, draws rows from each distilled
 model and its teacher in the same few steps, and has a causal model, trained on the same corpus,
 judge both. Prints tables in Markdown: mean and standard deviation over the seeds.
@@ -17,14 +17,15 @@ from pathlib import Path
 from typing import Any
 
 SOURCE = Path(__file__).parents[1]
-JUDGE_STEPS, ROWS = 1500, 64
+PROFILE = "study"
+JUDGE_STEPS, ROWS = 1500, 400
 BASES = ("mdlm", "duo", "flm", "candi", "rdlm")
 # Each with its teacher, and the steps in which both are sampled.
 STUDENTS = {
-    "mdlm_sdtt": ("mdlm", 8),
-    "mdlm_di4c": ("mdlm", 4),
-    "duo_dcd": ("duo", 8),
-    "duo_di4c": ("duo", 4),
+    "mdlm_sdtt": ("mdlm", 4),
+    "mdlm_di4c": ("mdlm", 2),
+    "duo_dcd": ("duo", 4),
+    "duo_di4c": ("duo", 2),
     "fmlm": ("flm", 2),
 }
 
@@ -39,13 +40,13 @@ def harness(root: Path, *words: str) -> str:
 
 def folder(root: Path, model: str, seed: int) -> Path:
     """Where the smoke run of `model` lies."""
-    return root / "runs" / f"{model}-lm1b-smoke-seed{seed}"
+    return root / "runs" / f"{model}-lm1b-study-seed{seed}"
 
 
 def trained(root: Path, model: str, seed: int) -> tuple[str, float, float]:
     """Train, or find trained: the held-out metric's name, and its first and last value."""
     harness(
-        root, "train", model, "lm1b", "--profile", "smoke", "--seed", str(seed), "--with-teacher"
+        root, "train", model, "lm1b", "--profile", PROFILE, "--seed", str(seed), "--with-teacher"
     )
     lines = (folder(root, model, seed) / "output" / "metrics.jsonl").read_text().splitlines()
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
