@@ -10,7 +10,7 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -142,6 +142,12 @@ def closure(*paths: Path) -> tuple[Path, ...]:
     """Every store path that `paths` refer to, themselves included, in name order."""
     command = ["nix-store", "--query", "--requisites", *map(str, paths)]
     return tuple(sorted(map(Path, _output("the closure cannot be read", command).split())))
+
+
+def size(paths: Iterable[Path]) -> int:
+    """What store paths take, in bytes, each counted once."""
+    command = ["nix-store", "--query", "--size", *map(str, paths)]
+    return sum(map(int, _output("sizes cannot be read", command).split()))
 
 
 def verify_path(path: Path) -> bool:

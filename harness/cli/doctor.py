@@ -6,21 +6,30 @@ from dataclasses import asdict
 
 import click
 
+from harness.cli.choices import mirror_option
 from harness.doctor import examine, ready
 from harness.probe import Check
 from harness.project import Project
+from harness.sources import Mirror
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
 
 @click.command()
+@click.option("--environment", help="Import all that an upstream imports in this one, instead.")
+@mirror_option
 @click.option("--json", "as_json", is_flag=True, help="Print a JSON list instead of a table.")
 @click.pass_obj
-def command(project: Project, as_json: bool) -> None:
+def command(
+    project: Project, environment: str | None, mirrors: dict[str, Mirror], as_json: bool
+) -> None:
     """Say what is ready on this machine and how to mend what is not.
 
     The exit status is 0 where one can train here and 1 where something must be mended first.
+    With --environment (built where it is not), 1 where its upstream imports what is not there.
     """
+    if environment is not None:
+        sys.exit(_imports(project, environment, mirrors, as_json))
     checks = examine(project)
     if as_json:
         click.echo(json.dumps([asdict(check) for check in checks], indent=1))
@@ -45,3 +54,24 @@ def _show(checks: list[Check]) -> None:
     console.print(
         f"\n{bad} to mend before one can train here." if bad else "\nReady to train here."
     )
+
+
+def _imports(project: Project, environment: str, mirrors: dict[str, Mirror], as_json: bool) -> int:
+    from harness.imports import check
+
+    found = check(project, environment, mirrors, lambda line: click.echo(line, err=True))
+    failed = sum(one.failed for ones in found.values() for one in ones)
+    if as_json:
+        click.echo(json.dumps({name: [asdict(o) for o in ones] for name, ones in found.items()}))
+        return int(failed > 0)
+    for name, ones in found.items():
+        for one in ones:
+            if one.error:
+                what = f"{one.module} {one.name}".strip()
+                state = "is not there, which the code allows" if one.optional else "FAILS"
+                click.echo(f"{name}: {what} {state}: {one.error} ({one.places[0]})")
+        modules = {one.module: one.provider for one in ones if not one.error}
+        adapted = sorted(name for name, provider in modules.items() if provider == "adapters")
+        beside = f", {len(adapted)} of them from adapters: {', '.join(adapted)}" if adapted else ""
+        click.echo(f"{name}: {len(modules)} modules import{beside}")
+    return int(failed > 0)

@@ -7,7 +7,11 @@ from harness.recipes import load
 
 
 @click.command()
-@click.option("--environments", is_flag=True, help="List the locked environments instead.")
+@click.option(
+    "--environments",
+    is_flag=True,
+    help="List the locked environments, and how they deviate from upstreams' lists.",
+)
 @click.pass_obj
 def command(project: Project, environments: bool) -> None:
     """List recipes and profiles."""
@@ -30,9 +34,19 @@ def command(project: Project, environments: bool) -> None:
 
 
 def _environments(project: Project) -> None:
-    from harness import nix
+    from harness.environments import described
 
-    for lock in sorted((project.source / "envs").glob("*.json")):
-        built = nix.realised(project, lock.stem)
-        where = built.path if built else "not built"
-        click.echo(f"{lock.stem:8} {nix.lock_sha256(project, lock.stem)[:12]}  {where}")
+    click.echo(f"{'environment':12} {'python':6} {'platform':22} {'files':>5} {'size':>7}  used by")
+    for one in described(project):
+        size = "-" if one.size is None else f"{one.size / 1e9:.1f} GB"
+        used = ", ".join(one.users) or "the harness"
+        beyond = f"  (extends {', '.join(one.extends)})" if one.extends else ""
+        click.echo(
+            f"{one.name:12} {one.python:6} {one.platform:22} {one.wheels:>5} {size:>7}  "
+            f"{used}{beyond}"
+        )
+        for deviation in one.deviations:
+            click.echo(f"  - {deviation.what}: {deviation.reason}")
+    click.echo(
+        "size: in the Nix store with all it needs, once built; files are shared between them"
+    )

@@ -24,4 +24,6 @@ def build(sdist: Path, tools: list[str], scratch: Path) -> Path:
     os.chdir(tree)
     from setuptools import build_meta
 
-    return wheels / build_meta.build_wheel(str(wheels))
+    # PEP 517: what names no backend is built from its own folder, where setup.py may import.
+    hooks = build_meta if Path("pyproject.toml").is_file() else build_meta.__legacy__
+    return wheels / hooks.build_wheel(str(wheels))

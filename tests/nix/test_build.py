@@ -25,13 +25,14 @@ def run(environment: nix.Environment, code: str) -> str:
 
 
 def sdist(folder: Path) -> Path:
-    """A source distribution with a setup.py."""
+    """A source distribution with a setup.py that imports what is beside it."""
     tree = folder / "olden-1.0"
     tree.mkdir()
     (tree / "setup.py").write_text(
-        "from setuptools import setup\nsetup(name='olden', version='1.0', py_modules=['olden'])\n"
+        "import olden\nfrom setuptools import setup\n"
+        "setup(name='olden', version=olden.version, py_modules=['olden'])\n"
     )
-    (tree / "olden.py").write_text("age = 99\n")
+    (tree / "olden.py").write_text("age, version = 99, '1.0'\n")
     path = folder / "index" / "olden-1.0.tar.gz"
     with tarfile.open(path, "w:gz") as archive:
         archive.add(tree, "olden-1.0")
