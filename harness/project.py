@@ -6,10 +6,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Project:
-    """The harness's source tree (read only) and a user's root (data, runs)."""
+    """The harness's source tree (read only) and a user's root (data, runs).
+
+    `distrust`: digests remembered of files that did not change since are not believed.
+    """
 
     source: Path
     root: Path
+    distrust: bool = False
 
     @property
     def data(self) -> Path:

@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import unquote, urlsplit
 
+import pytest
+
 _PAGE = 3  # entries a page of a listing
 _ERRORS = {404: "RepoNotFound", 403: "GatedRepo"}
 
@@ -49,6 +51,7 @@ class Fault:
     slow: float = 0.0
     times: int = 1
     ignore_range: bool = False
+    shorten: int = 0  # bytes missing at the end, and nothing that says so
 
 
 @dataclass
@@ -202,7 +205,7 @@ class _Handler(BaseHTTPRequestHandler):
         ranged = re.fullmatch(r"bytes=(\d+)-", self.headers.get("range") or "")
         if ranged and not (fault is not None and fault.ignore_range):
             start, status = int(ranged[1]), 206
-        body = data[start:]
+        body = data[start : len(data) - (fault.shorten if fault is not None else 0)]
         if fault is not None and fault.corrupt:
             body = body[:-1] + bytes([body[-1] ^ 1])
         self.send_response(status)
@@ -244,3 +247,16 @@ def serving(hub: StandIn) -> Iterator[StandIn]:
     finally:
         server.shutdown()
         server.server_close()
+
+
+def hurry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stalls are noticed, and retries made, without a person's patience."""
+    from huggingface_hub import constants
+
+    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)
+    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 18)
+    real = time.sleep
+    for module in ("file_download", "utils._http"):
+        monkeypatch.setattr(
+            f"huggingface_hub.{module}.time.sleep", lambda seconds: real(min(seconds, 0.01))
+        )

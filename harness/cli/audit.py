@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.distrust import full_option
 from harness.project import Project
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ MARKS = {0: ("holds", "green"), 1: ("differs", "red"), 2: ("not all could be che
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.option("--paper", is_flag=True, help="Set what was measured beside published figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
+@full_option
 @click.pass_obj
 def command(project: Project, run: Path, paper: bool, as_json: bool) -> None:
     """Check each claim of RUN from its files; of a folder of runs, each run.

@@ -5,6 +5,8 @@ from contextlib import contextmanager
 
 from harness.data.progress import Progress
 
+SHOWN = 8  # stages at once: a dataset can have hundreds of files
+
 
 @contextmanager
 def bars(unit: str = "") -> Iterator[Progress]:
@@ -33,6 +35,8 @@ def bars(unit: str = "") -> Iterator[Progress]:
         def report(what: str, done: int, total: int) -> None:
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total)
+                for old in list(tasks.values())[:-SHOWN]:
+                    shown.update(old, visible=False)
             shown.update(tasks[what], completed=done)
             if not console.is_terminal and done >= total:
                 console.print(f"{what}: {done}", highlight=False)

@@ -6,6 +6,7 @@ import click
 
 from harness.cli.bars import bars
 from harness.cli.choices import mirror_option
+from harness.cli.distrust import full_option
 from harness.project import Project
 from harness.sources import Mirror, look, pin, pins
 
@@ -15,6 +16,7 @@ from harness.sources import Mirror, look, pin, pins
 @click.option("--dry-run", is_flag=True, help="List what would be fetched; write nothing.")
 @click.option("--allow-low-disk", is_flag=True, help="Begin with less free space than needed.")
 @mirror_option
+@full_option
 @click.pass_obj
 def command(
     project: Project,
@@ -52,6 +54,7 @@ def _from_hub(
     project: Project, names: tuple[str, ...], dry_run: bool, allow_low_disk: bool
 ) -> None:
     from harness.data import fetch, pins
+    from harness.data.digests import Digests
     from harness.data.hub import Hub
     from harness.data.locking import only_one
     from harness.data.places import Places
@@ -71,7 +74,8 @@ def _from_hub(
     disk = fetch.check_disk(places, required, override=allow_low_disk)
     with only_one(places.lock("fetch"), "fetching"):
         with bars("bytes") as progress:
-            found = fetch.fetch(hub, places, files, progress)
+            digests = Digests.of_project(project)
+            found = fetch.fetch(hub, places, files, digests, progress)
         # Of two revisions the one with the data is `main` in the end: it comes first in parts.
         for part in reversed(parts):
             fetch.write_reference(places, part.repository)

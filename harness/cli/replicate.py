@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from harness.cli.diff import RUN, show
+from harness.cli.distrust import full_option
 from harness.plan import plan
 from harness.project import Project
 
@@ -14,6 +15,7 @@ from harness.project import Project
 @click.option("--steps", type=click.IntRange(1), help="Stop after this step; compare up to it.")
 @click.option("--name", help="Name of the new run folder, instead of RUN's with -replica.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@full_option
 @click.pass_obj
 def command(
     project: Project, run: Path, steps: int | None, name: str | None, as_json: bool

@@ -5,6 +5,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.distrust import full_option
 from harness.project import Project
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ FORMATS = {".html": "html", ".md": "md"}
     help="Default: standard output.",
 )
 @click.option("--format", "form", type=click.Choice(["html", "md"]), help="Default: the name's.")
+@full_option
 @click.pass_obj
 def command(project: Project, run: Path, output: Path | None, form: str | None) -> None:
     """Audit RUN, or every run below a folder, and write one self-contained page.

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from harness.cli.diff import RUN
+from harness.cli.distrust import full_option
 from harness.project import Project
 
 
@@ -21,6 +22,7 @@ from harness.project import Project
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print token ids too, a JSON object a line.")
+@full_option
 @click.pass_obj
 def command(project: Project, run: Path, count: int, steps: int, seed: int, as_json: bool) -> None:
     """Draw rows from the checkpoint of RUN with its trainer's own sampler, in the sandbox.

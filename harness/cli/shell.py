@@ -7,6 +7,7 @@ import click
 
 from harness import places
 from harness.cli.choices import launch_choices
+from harness.cli.distrust import full_option
 from harness.plan import Choices, plan
 from harness.project import Project
 
@@ -14,6 +15,7 @@ from harness.project import Project
 @click.command()
 @launch_choices
 @click.argument("words", nargs=-1)
+@full_option
 @click.pass_obj
 def command(project: Project, choices: Choices, words: tuple[str, ...]) -> None:
     """Open a shell (or run WORDS) in the sandbox of MODEL on DATASET.

@@ -7,6 +7,7 @@ import click
 
 from harness.chain import chain
 from harness.cli.choices import launch_choices
+from harness.cli.distrust import full_option
 from harness.cli.plan import show_plan
 from harness.limits import Limits
 from harness.plan import Choices, Plan, plan
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 @click.option("--tasks", type=int, help="The most processes and threads in the sandbox.")
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or the plan) as JSON.")
+@full_option
 @click.pass_obj
 def command(
     project: Project,

@@ -3,6 +3,7 @@
 import click
 
 from harness.cli.bars import bars
+from harness.cli.distrust import full_option
 from harness.errors import HarnessError
 from harness.project import Project
 
@@ -17,18 +18,24 @@ from harness.project import Project
     help="smoke: the embedded stand-in; paper: the fetched dataset.",
 )
 @click.option("--sample", type=click.IntRange(0), default=0, help="Decode so many rows a split.")
+@full_option
 @click.pass_obj
 def command(project: Project, dataset: str, profile: str, sample: int) -> None:
-    """Read every byte and row of the prepared DATASET and compare with its manifest."""
+    """Read every byte and row of the prepared DATASET and compare with its manifest.
+
+    The raw text, the tokenizer and the training caches are compared with their records too.
+    """
     from harness.data import pins
     from harness.data import verify as verification
     from harness.data.places import Places
 
     known = pins.load(project.source)
     chosen = known.dataset(known.key(dataset, profile))
-    places = Places.of(project)
+    places, around = Places.of(project), []
     with bars() as progress:
         verdict = verification.verify(places, chosen.processed, progress)
+        if not verdict.problems:
+            around = verification.verify_around(project, chosen.key, progress)
     for problem in verdict.problems:
         click.echo(problem, err=True)
     if verdict.problems:
@@ -40,4 +47,5 @@ def command(project: Project, dataset: str, profile: str, sample: int) -> None:
     if sample:
         for split, row, text in verification.sample(places, chosen.processed, snapshot, sample):
             click.echo(f"--- {split} row {row}\n{text}")
-    click.echo(f"{chosen.processed}: {verdict.rows} rows as the manifest says")
+    for line in (*around, f"{chosen.processed}: {verdict.rows} rows as the manifest says"):
+        click.echo(line)

@@ -16,7 +16,7 @@ from harness.data.digests import Digests
 from harness.data.downloads import FetchedFile
 from harness.data.manifest import Manifest
 from harness.data.pins import Dataset, Model
-from harness.data.places import Places
+from harness.data.places import Places, blob
 from harness.errors import Refused
 from harness.files import publish_json, read_json, sync_folder
 
@@ -97,25 +97,37 @@ def _rdlm(prepared: Prepared) -> dict[str, Placed]:
         raise Refused(f"layout rdlm: {prepared.dataset.key} has none; RDLM is for lm1b only")
     sources = {}
     for split in prepared.dataset.splits:
-        files = sorted(path for pattern in split.files for path in prepared.raw.glob(pattern))
-        for number, path in enumerate(files):
+        for number, path in enumerate(split.paths(prepared.raw)):
             name = f"{by_name.splits[split.name]}-{number:05d}{path.suffix}"
             sources[f"{by_name.dataset}/{name}"] = path
     for name in prepared.model.files:
         sources[f"{by_name.tokenizer}/{name}"] = prepared.tokenizer / name
     known = downloads.read(prepared.places.downloads).files
-    pinned = {**prepared.dataset.files, **prepared.model.files}
+    return {name: _recorded(prepared, path, known) for name, path in sources.items()}
+
+
+def raw_digests(prepared: Prepared) -> dict[Path, str]:
+    """The SHA-256 that each raw file has by its pin, else by the fetch record; none where none is.
+
+    Raises Refused where a file is in neither, or is a link that leads out of its repository.
+    """
+    known = downloads.read(prepared.places.downloads).files
+    pinned, raw = prepared.dataset.files, prepared.raw
+    repository = raw.parents[1] if prepared.dataset.kind == "hub" else raw
+    paths = {path for split in prepared.dataset.splits for path in split.paths(raw)}
     return {
-        name: _raw(prepared, path, known, pinned.get(path.name)) for name, path in sources.items()
+        blob(path, repository): pinned.get(path.relative_to(raw).as_posix())
+        or _recorded(prepared, path, known).sha256
+        for path in sorted(paths)
     }
 
 
-def _raw(
-    prepared: Prepared, path: Path, known: Mapping[str, FetchedFile], pinned: str | None
-) -> Placed:
+def _recorded(prepared: Prepared, path: Path, known: Mapping[str, FetchedFile]) -> Placed:
+    """A raw or a tokenizer's file with what the fetch record, else the pin, says of it."""
     fetched = known.get(path.relative_to(prepared.places.data).as_posix())
     if fetched is not None:
         return Placed(path, fetched.size, fetched.sha256)
+    pinned = {**prepared.dataset.files, **prepared.model.files}.get(path.name)
     if pinned is None or not path.is_file():
         raise Refused(f"{path}: no record of its digest; fetch it again")
     return Placed(path, path.stat().st_size, pinned)

@@ -5,7 +5,6 @@ were. A file changed just before it was hashed is not remembered: a second chang
 tick of the clock would go unseen.
 """
 
-import fcntl
 import os
 import time
 from collections.abc import Iterable, Mapping
@@ -13,9 +12,12 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 
+from harness.data.locking import turn
+from harness.data.places import Places
 from harness.data.progress import Progress, silent
 from harness.errors import Refused
 from harness.files import publish_json, read_json, sha256_file
+from harness.project import Project
 
 _SETTLED = 1_000_000_000  # nanoseconds
 
@@ -29,12 +31,16 @@ class Digests:
     """Digests of files, computed once and remembered in the file `store`."""
 
     def __init__(self, store: Path, *, full: bool = False) -> None:
-        """Read what is remembered; with `full` nothing is believed and all is hashed again."""
+        """Read what is remembered; with `full` nothing is believed and all is hashed anew."""
         self.store = store
-        self._full = full
         self._known: dict[str, str] = {}
         if store.is_file() and not full:
             self._known = _read(store)
+
+    @classmethod
+    def of_project(cls, project: Project) -> "Digests":
+        """The digests that a project remembers."""
+        return cls(Places.of(project).digests, full=project.distrust)
 
     def of(self, paths: Iterable[Path], progress: Progress = silent) -> Mapping[Path, str]:
         """The digest of each path; links are refused.
@@ -81,10 +87,8 @@ class Digests:
         """
         with suppress(OSError):
             self.store.parent.mkdir(parents=True, exist_ok=True)
-            with self.store.with_name(f".{self.store.name}.lock").open("ab") as lock:
-                fcntl.flock(lock, fcntl.LOCK_EX)
-                others = {} if self._full else _read(self.store)
-                publish_json(self.store, {**others, **self._known})
+            with turn(self.store.parent):
+                publish_json(self.store, {**_read(self.store), **self._known})
 
 
 def _read(store: Path) -> dict[str, str]:

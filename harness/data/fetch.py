@@ -10,6 +10,7 @@ from harness.data import downloads
 from harness.data.digests import Digests
 from harness.data.downloads import Disk, Downloads, Fetched, FetchedDataset, FetchedFile
 from harness.data.hub import Entry, Hub, Repository
+from harness.data.locking import turn
 from harness.data.pins import Dataset, Model, Pins, document_range
 from harness.data.places import Places, hub_folder
 from harness.data.progress import Progress
@@ -140,14 +141,13 @@ def check_disk(
 
 
 def fetch(
-    hub: Hub, places: Places, parts: Iterable[Target], progress: Progress
+    hub: Hub, places: Places, parts: Iterable[Target], digests: Digests, progress: Progress
 ) -> dict[str, FetchedFile]:
     """Have every target in the cache, checked; returns each by its path below data/.
 
     Raises HarnessError at the first file that cannot be had as announced, Refused where one is
     not as pinned.
     """
-    digests = Digests(places.digests)
     found = {}
     for target in parts:
         repository, entry = target.wanted.repository, target.entry
@@ -182,7 +182,15 @@ def write_reference(places: Places, repository: Repository) -> None:
 def record(
     places: Places, pins: Pins, files: Mapping[str, FetchedFile], parts: list[Wanted], disk: Disk
 ) -> Downloads:
-    """Add what was fetched to the record, publish and return it."""
+    """Add what was fetched to the record, publish and return it; one process at a time."""
+    places.downloads.parent.mkdir(parents=True, exist_ok=True)
+    with turn(places.downloads.parent):
+        return _record(places, pins, files, parts, disk)
+
+
+def _record(
+    places: Places, pins: Pins, files: Mapping[str, FetchedFile], parts: list[Wanted], disk: Disk
+) -> Downloads:
     known = downloads.read(places.downloads)
     datasets, models, raw = dict(known.datasets), dict(known.models), dict(known.repositories)
     for part in parts:
@@ -208,7 +216,7 @@ def _fetched_dataset(places: Places, dataset: Dataset, disk: Disk) -> FetchedDat
     main = places.snapshot("dataset", dataset.repo, dataset.conversion or dataset.revision)
     rows, cache_files = {}, {}
     for split in dataset.splits:
-        paths = sorted(path for pattern in split.files for path in main.glob(pattern))
+        paths = split.paths(main)
         if dataset.shards is not None and len(paths) != dataset.shards:
             raise Refused(f"{main}: {len(paths)} shards, pinned are {dataset.shards}")
         available = sum(parquet.read_metadata(path).num_rows for path in paths)

@@ -58,9 +58,11 @@ class Hub:
     def __init__(self, endpoint: str | None = None, token: str | None = None) -> None:
         """`endpoint` None: the one of the library (HF_ENDPOINT); `token` None: no token."""
         from huggingface_hub import HfApi, constants
+        from huggingface_hub.utils import disable_progress_bars
 
         if constants.is_offline_mode():
             raise Refused("HF_HUB_OFFLINE is set: unset it to fetch")
+        disable_progress_bars()  # ours are shown
         self.endpoint = endpoint or constants.ENDPOINT
         # False, not None: a token that a login left in a file is not used unasked.
         self.token: str | Literal[False] = token or False
@@ -156,7 +158,6 @@ class Hub:
                 file,
                 resume_size=have,
                 headers=headers,
-                expected_size=entry.size,
                 displayed_filename=entry.path,
             )
             file.flush()
@@ -178,7 +179,12 @@ class _Counted(io.BufferedWriter):
 
 
 def _check(part: Path, entry: Entry, name: str) -> None:
-    """Compare a finished download with what the Hub announced; remove it where they differ."""
+    """Compare a finished download with what the Hub announced.
+
+    One that is too short is kept, to be continued; another that differs is removed.
+    """
+    if (size := part.stat().st_size) < entry.size:
+        raise HarnessError(f"{name}: {size} of {entry.size} bytes came; run again to go on")
     got = sha256_file(part) if entry.sha256 else git_blob_id(part)
     if part.stat().st_size == entry.size and got == entry.blob:
         return

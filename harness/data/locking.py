@@ -1,4 +1,4 @@
-"""One preparation of a thing at a time."""
+"""One process at a time at a thing: the next is refused, or waits for its turn."""
 
 import fcntl
 import os
@@ -24,6 +24,20 @@ def only_one(path: Path, what: str) -> Iterator[None]:
             raise Refused(
                 f"{what}: another process is at it; wait for it, then run again"
             ) from error
+        yield
+    finally:
+        os.close(descriptor)
+
+
+@contextmanager
+def turn(folder: Path) -> Iterator[None]:
+    """Hold the folder's own lock while the block runs, after whoever holds it now.
+
+    For reading a small record in it, changing it and publishing it.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
     finally:
         os.close(descriptor)

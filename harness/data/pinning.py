@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.data.hub import Entry, Hub, Repository, RepoType
+from harness.data.locking import turn
 from harness.data.places import Places
 from harness.data.progress import Progress
 from harness.errors import Refused
@@ -41,11 +42,17 @@ def _sha256(hub: Hub, places: Places, repository: Repository, entry: Entry) -> s
     return sha256_file(place.resolve())
 
 
-def add(path: Path, key: str, repository: Repository, entry: dict[str, Any]) -> None:
+def add(path: Path, key: str, repository: Repository, entry: dict[str, Any]) -> bool:
     """Put the entry under `key` into the pins file, checked against its schema.
 
-    Raises Refused where the key is taken by another repository or revision.
+    Returns whether it was not there yet. Raises Refused where the key is taken by another
+    repository or revision.
     """
+    with turn(path.parent):
+        return _add(path, key, repository, entry)
+
+
+def _add(path: Path, key: str, repository: Repository, entry: dict[str, Any]) -> bool:
     document: Any = read_json(path)
     for table in ("datasets", "models", "repositories"):
         taken = document.get(table, {}).get(key)
@@ -55,7 +62,8 @@ def add(path: Path, key: str, repository: Repository, entry: dict[str, Any]) -> 
                 "choose another --key, or remove it from pins.json first"
             )
         if taken is not None:
-            return
+            return False
     document.setdefault(_TABLES[repository.kind], {})[key] = entry
     validate(document, "pins", str(path))
     publish_bytes(path, json.dumps(document, indent=1, ensure_ascii=False).encode() + b"\n")
+    return True

@@ -21,6 +21,10 @@ class Split:
     files: tuple[str, ...]
     documents: int
 
+    def paths(self, raw: Path) -> list[Path]:
+        """Its raw files below the folder `raw`, in the order of their documents."""
+        return sorted(path for pattern in self.files for path in raw.glob(pattern))
+
 
 @dataclass(frozen=True)
 class Generator:

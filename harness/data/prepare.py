@@ -128,7 +128,7 @@ def _counts(split: Split, shards: Sequence[arrow.Shard]) -> SplitCounts:
 
 
 def _pack_split(work: Work, split: Split, journal: "_Journal", progress: Progress) -> Position:
-    files = sorted(path for pattern in split.files for path in work.raw.glob(pattern))
+    files = split.paths(work.raw)
     if not files:
         raise Refused(f"{work.raw}: nothing fits {', '.join(split.files)}; fetch it first")
     blocks = plan(files, split.expression)

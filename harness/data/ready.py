@@ -44,6 +44,15 @@ def _pinned(project: Project, key: str) -> tuple[Places, Dataset, Model]:
     return Places.of(project), dataset, known.model(dataset.tokenizer)
 
 
+def prepared(project: Project, dataset_key: str) -> Prepared:
+    """A processed set with what it was made of. Raises Refused where it is not ready."""
+    places, dataset, model = _pinned(project, dataset_key)
+    found = _manifest(places, dataset, model)
+    if found is None:
+        raise Refused(f"processed set {dataset.processed}: not ready; run '{command(dataset)}'")
+    return Prepared(places, dataset, model, found)
+
+
 def is_embedded(project: Project, dataset_key: str) -> bool:
     """Whether the dataset is made here, not fetched."""
     return pins.load(project.source).dataset(dataset_key).kind == "embedded"
@@ -87,10 +96,10 @@ def missing(project: Project, dataset_key: str, layout: str) -> list[str]:
     return [f"{line}: not ready; run '{command(dataset)}'" for line in lines]
 
 
-def inputs(project: Project, dataset_key: str, layout: str, *, full: bool = False) -> DataInputs:
+def inputs(project: Project, dataset_key: str, layout: str) -> DataInputs:
     """A launch's data, every byte checked: against the manifest, the pins, the fetch record.
 
-    Digests are remembered by what `stat` says of a file; `full` computes all of them again.
+    Digests are remembered by what `stat` says of a file, unless the project distrusts them.
     Raises Refused with one line where something is missing or not as recorded.
     """
     gaps = missing(project, dataset_key, layout)
@@ -98,7 +107,7 @@ def inputs(project: Project, dataset_key: str, layout: str, *, full: bool = Fals
         raise Refused(gaps[0])
     places, dataset, model = _pinned(project, dataset_key)
     found = manifest.read(places.manifest(dataset.processed))
-    digests = Digests(places.digests, full=full)
+    digests = Digests.of_project(project)
     bridge.check(Prepared(places, dataset, model, found), layout, digests)
     _check_references(places, dataset, pins.load(project.source))
     snapshot = places.snapshot("model", model.repo, model.revision)

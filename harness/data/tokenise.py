@@ -68,7 +68,7 @@ def tokenise(encode: Encode, how: Tokenisation, block: Block) -> bytes:
     end = how.eos.to_bytes(2, "little")
     pieces: list[bytes] = []
     for texts in block.texts():
-        pieces += encode(list(map(rule, texts)))
+        pieces += [encode(rule(text)) for text in texts]
     return end.join([*pieces, b""])
 
 

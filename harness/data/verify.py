@@ -5,12 +5,14 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data import arrow, manifest
+from harness.data import arrow, bridge, manifest, ready
+from harness.data.digests import Digests
 from harness.data.manifest import Manifest, SplitCounts
 from harness.data.places import Places
 from harness.data.progress import Progress
 from harness.data.tokenise import load
-from harness.files import sha256_file
+from harness.errors import Refused
+from harness.project import Project
 
 
 @dataclass(frozen=True)
@@ -25,19 +27,17 @@ class Verdict:
 def verify(places: Places, name: str, progress: Progress) -> Verdict:
     """Read the set `name` whole: digests, lengths, marks, masks, ids, counts.
 
-    Raises Refused where there is no valid manifest or a file is no Arrow stream.
+    No remembered digest is believed. Raises Refused where there is no valid manifest or a file
+    is no Arrow stream.
     """
     found, folder = manifest.read(places.manifest(name)), places.processed(name)
     problems = manifest.differences(found, folder)
     if problems:
         return Verdict(found, 0, tuple(problems))
-    total = sum(file.size for file in found.files)
-    done = 0
-    for file in found.files:
-        if sha256_file(folder / file.path) != file.sha256:
-            problems.append(f"{folder / file.path}: digest differs from the manifest")
-        done += file.size
-        progress(f"{name} digests", done, total)
+    wanted = {folder / file.path: file.sha256 for file in found.files}
+    for path, sha256 in Digests(places.digests, full=True).of(wanted, progress).items():
+        if sha256 != wanted[path]:
+            problems.append(f"{path}: digest differs from the manifest")
     if problems:
         return Verdict(found, 0, tuple(problems))
     rows = 0
@@ -72,6 +72,24 @@ def _split(folder: Path, found: Manifest, split: str, counts: SplitCounts) -> li
         "an attention mask is not all one": masks_hold,
     }
     return [f"split {split}: {claim}" for claim, holds in claims.items() if not holds]
+
+
+def verify_around(project: Project, key: str, progress: Progress) -> list[str]:
+    """Read what lies around a processed set: raw text, tokenizer, training caches, every byte.
+
+    Returns a line for each; raises Refused at the first difference. Digests that the project
+    remembers are believed, unless it distrusts them.
+    """
+    prepared = ready.prepared(project, key)
+    wanted = bridge.raw_digests(prepared)
+    for path, sha256 in Digests.of_project(project).of(wanted, progress).items():
+        if sha256 != wanted[path]:
+            raise Refused(f"{path}: sha256 {sha256}, wanted is {wanted[path]}; fetch it again")
+    lines = [f"raw text: {len(wanted)} files as pinned or fetched" if wanted else "raw text: gone"]
+    for layout in bridge.layouts(prepared.dataset):
+        ready.inputs(project, key, layout)
+        lines.append(f"training cache {layout}: as prepared, with its tokenizer")
+    return lines
 
 
 def sample(places: Places, name: str, tokenizer: Path, count: int) -> list[tuple[str, int, str]]:

@@ -15,8 +15,7 @@ tested on arbitrary text.
 
 import json
 import re
-from collections.abc import Callable, Iterable, Sequence
-from itertools import chain, filterfalse
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -26,85 +25,86 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _LIMIT = 400_000  # words remembered: about 100 MB
+_SPACE = re.compile(r"\s")
 _RUN = re.compile(r"\s\s")
-Encode = Callable[[Sequence[str]], list[bytes]]  # each text's ids as little-endian uint16
+Encode = Callable[[str], bytes]  # a text's ids as little-endian uint16
 
 
 def whole(tokenizer: "Tokenizer") -> Encode:
-    """The tokenizer's own ids of each text."""
+    """The tokenizer's own ids of a text."""
 
-    def encode(texts: Sequence[str]) -> list[bytes]:
-        found = tokenizer.encode_batch_fast(list(texts), add_special_tokens=False)
-        return [np.array(encoding.ids, "<u2").tobytes() for encoding in found]
+    def encode(text: str) -> bytes:
+        # A batch of one: only batches can be had without offsets, which cost time.
+        [found] = tokenizer.encode_batch_fast([text], add_special_tokens=False)
+        return np.array(found.ids, "<u2").tobytes()
 
     return encode
 
 
 class _Words(dict[str, bytes]):
-    """Ids of words, asked of the tokenizer once; `before` is put in front of each."""
+    """The ids of words, each asked for once."""
 
-    def __init__(self, ask: Encode, before: str = "") -> None:
-        self.ask, self.before = ask, before
+    def __init__(self, ask: Encode) -> None:
+        self.ask = ask
 
-    def learn(self, words: Iterable[str]) -> None:
-        """Make sure that every one of `words` is known."""
-        if len(self) > _LIMIT:
+    def __missing__(self, word: str) -> bytes:
+        if len(self) >= _LIMIT:
             self.clear()
-        new = list(set(filterfalse(self.__contains__, words)))
-        if new:
-            self.update(zip(new, self.ask([self.before + word for word in new]), strict=True))
+        ids = self[word] = self.ask(word)
+        return ids
 
 
 def _by_words(tokenizer: "Tokenizer") -> Encode:
-    known = _Words(whole(tokenizer))
+    ids_of = _Words(whole(tokenizer)).__getitem__
 
-    def encode(texts: Sequence[str]) -> list[bytes]:
-        words = [text.split(" ") for text in texts]
-        known.learn(chain.from_iterable(words))
-        return [b"".join(map(known.__getitem__, each)) for each in words]
+    def encode(text: str) -> bytes:
+        return b"".join(map(ids_of, text.split(" ")))
 
     return encode
+
+
+class _Irregular(Exception):
+    """A word whose ids depend on what stands beside it."""
 
 
 def _by_spaced_words(tokenizer: "Tokenizer", special: list[str]) -> Encode:
     ask = whole(tokenizer)
-    first, later = _Words(ask), _Words(ask, before=" ")
-    line_break = ask(["\n"])[0] * 2
 
-    def paragraph(words: list[str]) -> bytes:
-        return first[words[0]] + b"".join(map(later.__getitem__, words[1:]))
+    def checked(word: str) -> str:
+        """`word`, where white space in it is single and inside, and it holds no special token."""
+        if word.strip() != word or not word or _RUN.search(word):
+            raise _Irregular
+        if any(token in word for token in special):
+            raise _Irregular
+        return word
 
-    def regular(texts: Sequence[str]) -> list[bytes]:
-        words = [[part.split(" ") for part in text.split("\n\n")] for text in texts]
-        parts = list(chain.from_iterable(words))
-        first.learn(part[0] for part in parts)
-        later.learn(chain.from_iterable(part[1:] for part in parts))
-        return [line_break.join(map(paragraph, each)) for each in words]
+    first = _Words(lambda word: ask(checked(word))).__getitem__
+    later = _Words(lambda word: ask(" " + checked(word))).__getitem__
+    line_break = ask("\n") * 2
 
-    def encode(texts: Sequence[str]) -> list[bytes]:
-        odd = [
-            any(token in text for token in special) or not all(map(_regular, text.split("\n\n")))
-            for text in texts
-        ]
-        shortened = iter(regular([t for t, is_odd in zip(texts, odd, strict=True) if not is_odd]))
-        asked = iter(ask([text for text, is_odd in zip(texts, odd, strict=True) if is_odd]))
-        return [next(asked if is_odd else shortened) for is_odd in odd]
+    def paragraph(text: str) -> bytes:
+        start, *rest = text.split(" ")
+        return b"".join([first(start), *map(later, rest)])
+
+    def encode(text: str) -> bytes:
+        try:
+            return line_break.join(map(paragraph, text.split("\n\n")))
+        except _Irregular:
+            return ask(text)
 
     return encode
 
 
-def _regular(paragraph: str) -> bool:
-    """Whether each run of white space is one character, and none is at an end."""
-    return bool(paragraph) and paragraph.strip() == paragraph and not _RUN.search(paragraph)
-
-
 def encoder(tokenizer: "Tokenizer", folder: Path) -> Encode:
-    """The fastest way to texts' ids that is exact for the tokenizer in `folder`."""
+    """The fastest way to a text's ids that is exact for the tokenizer in `folder`."""
     about: Any = json.loads((folder / "tokenizer.json").read_text(encoding="utf-8"))
     kinds = [(about[part] or {}).get("type") for part in ("normalizer", "pre_tokenizer", "model")]
     # A token added by hand could hold a space, or swallow one beside it.
     plain = not any(
-        " " in token["content"] or token["lstrip"] or token["rstrip"] or token["single_word"]
+        _SPACE.search(token["content"])
+        or token["lstrip"]
+        or token["rstrip"]
+        or token["single_word"]
         for token in about["added_tokens"]
     )
     splitter = about["pre_tokenizer"] or {}

@@ -25,6 +25,7 @@ from harness.data.detokenize import lm1b
         ("see ( this ) now", "see (this) now"),
         ("see [ this ] now", "see [this] now"),
         ("$ 40 and £ 3", "$40 and £3"),
+        ("the end_ .", "the end_."),
         ("the end .\n", "the end.\n"),
         ("  .", "  ."),
         (".", "."),

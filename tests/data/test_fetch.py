@@ -2,6 +2,10 @@
 
 import io
 import json
+import os
+import subprocess
+import sys
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -10,11 +14,12 @@ import pyarrow
 import pytest
 from click.testing import CliRunner
 from pyarrow import parquet
-from stand_in_hub import Fault, Files, StandIn, serving
+from stand_in_hub import Fault, Files, StandIn, hurry, serving
 
 from harness.cli.main import group
 from harness.data import downloads, fetch, pins
 from harness.data.hub import Entry, Repository
+from harness.data.locking import only_one
 from harness.data.places import Places
 from harness.errors import HarnessError, Refused
 from harness.project import Project
@@ -63,6 +68,7 @@ def source(tmp_path: Path, hub: StandIn) -> Path:
     folder.mkdir()
     document = {"schema_version": 1, "datasets": {"text": lm1b}, "models": {"toy": toy}}
     (folder / "pins.json").write_text(json.dumps(document))
+    (folder / "upstreams.json").write_bytes((SOURCE / "upstreams.json").read_bytes())
     return folder
 
 
@@ -152,12 +158,82 @@ def test_a_pattern_that_fits_nothing_is_refused(source: Path) -> None:
         _fetch(source, "text")
 
 
-def test_after_a_fault_the_next_fetch_goes_on(source: Path, hub: StandIn) -> None:
-    hub.faults = [Fault("get", status=500, times=1)]
-    with pytest.raises(HarnessError, match="HTTP 500"):
+FAULTS = {
+    "interrupted": ([Fault("get", cut=100, times=99)], "cannot be reached .* run again to go on"),
+    "truncated": ([Fault("get", shorten=100, times=99)], "330 of 430 bytes came; run again"),
+    "corrupted": ([Fault("get", corrupt=True)], "the Hub announced .* was removed, run again"),
+    "stalled": ([Fault("get", cut=100, stall=2, times=99)], "cannot be reached .* run again"),
+    "wrong revision": ([Fault("head", revision=MODEL)], "the Hub serves commit"),
+    "nobody": ([Fault("list", status=401)], "HTTP 401, .*set HF_TOKEN"),
+    "gated": ([Fault("head", status=403)], "HTTP 403, .*accept its terms"),
+    "gone": ([Fault("get", status=404)], "HTTP 404, .*check repository, revision and file"),
+    "too many": ([Fault("list", status=429, times=99)], "HTTP 429, .*wait some minutes"),
+    "broken": ([Fault("list", status=500, times=99)], "HTTP 500, the Hub fails: run again"),
+    "broken storage": ([Fault("get", status=500, times=99)], "HTTP 500, the Hub fails: run again"),
+}
+
+
+def _wrong_files(source: Path, hub: StandIn) -> list[Path]:
+    """Files under a name of the snapshots whose bytes are not the served ones."""
+    good = {data for repository in hub.repositories for data in repository.files.values()}
+    found = (source.parent / "data" / "raw").rglob("snapshots/*/**/*")
+    return [path for path in found if path.is_file() and path.read_bytes() not in good]
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_after_any_fault_the_next_fetch_goes_on(
+    source: Path, hub: StandIn, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hurry(monkeypatch)
+    hub.faults, says = FAULTS[name]
+    hub.faults = [replace(fault) for fault in hub.faults]
+    with pytest.raises(HarnessError, match=says) as caught:
         _fetch(source, "text")
-    _fetch(source, "text")
-    assert len(downloads.read(Places(source.parent / "data").downloads).files) == 6
+    assert "\n" not in str(caught.value)
+    places = Places(source.parent / "data")
+    assert _wrong_files(source, hub) == []
+    assert not places.downloads.exists()
+    assert not list(places.data.rglob("refs"))
+    hub.faults = []
+    assert "6 files, all as announced" in _fetch(source, "text")
+    assert len(downloads.read(places.downloads).files) == 6
+    assert _wrong_files(source, hub) == []
+
+
+def test_a_slow_hub_is_waited_for(source: Path, hub: StandIn) -> None:
+    hub.faults = [Fault("get", slow=0.3)]
+    assert "6 files, all as announced" in _fetch(source, "text")
+
+
+KILLED = """
+from huggingface_hub import constants
+constants.DOWNLOAD_CHUNK_SIZE = 1 << 18
+from harness.cli.main import main
+main()
+"""
+
+
+def test_a_killed_fetch_is_continued_by_the_next(source: Path, hub: StandIn) -> None:
+    large = b"w" * (4 << 20)
+    hub.repositories[2].files["model.safetensors"] = large
+    hub.faults = [Fault("get"), Fault("get"), Fault("get", slow=0.02)]
+    command = [sys.executable, "-c", KILLED, "--root", str(source.parent), "fetch", "toy"]
+    environment = {**os.environ, "HARNESS_SOURCE": str(source), "PYTHONPATH": str(SOURCE)}
+    child = subprocess.Popen(command, env=environment)
+    blobs = Places(source.parent / "data").hub / "models--toy" / "blobs"
+    part = blobs / f"{hub.repositories[2].sha256('model.safetensors')}.incomplete"
+    while not (part.exists() and part.stat().st_size >= 1 << 20):
+        assert child.poll() is None
+        time.sleep(0.02)
+    child.kill()
+    child.wait()
+    had = part.stat().st_size
+    hub.requests[:] = []
+    _fetch(source, "toy")
+    ranges = [ranged for _, path, _, ranged in hub.requests if "/cdn/" in path and ranged]
+    assert ranges == [f"bytes={had}-"]
+    snapshot = Places(source.parent / "data").snapshot("model", "toy", MODEL)
+    assert (snapshot / "model.safetensors").read_bytes() == large
 
 
 @pytest.mark.parametrize(
@@ -210,3 +286,29 @@ def test_the_record_reads_back_as_written(tmp_path: Path) -> None:
             record, datasets={"d": replace(dataset, disk=replace(disk, observed_free=-1))}
         ).publish(tmp_path / "bad.json")
         downloads.read(tmp_path / "bad.json")
+
+
+def test_processes_record_at_once_without_losing_anything(tmp_path: Path) -> None:
+    places, known = Places(tmp_path / "data"), pins.load(SOURCE)
+    disk = downloads.Disk(1, 1, False, False, False)
+    children = []
+    for number in range(6):
+        if (child := os.fork()) == 0:
+            try:
+                name = f"f{number}"
+                files = {name: downloads.FetchedFile(name, number, "0" * 64)}
+                part = fetch.Wanted(name, Repository("model", name, MODEL), (), {})
+                fetch.record(places, known, files, [part], disk)
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    record = downloads.read(places.downloads)
+    assert len(record.files) == len(record.models) == 6
+
+
+def test_a_second_fetch_at_the_same_time_is_refused(source: Path) -> None:
+    lock = Places(source.parent / "data").lock("fetch")
+    with only_one(lock, "this test"), pytest.raises(Refused, match="another process is at it"):
+        _fetch(source, "text")

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from stand_in_hub import Fault, Files, StandIn, serving
+from stand_in_hub import Fault, Files, StandIn, hurry, serving
 
 from harness.data.hub import Entry, Hub, Repository, git_blob_id
 from harness.errors import HarnessError, Refused
@@ -33,15 +33,7 @@ def hub() -> Iterator[StandIn]:
 
 @pytest.fixture(autouse=True)
 def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Stalls are noticed, and retries made, without a person's patience."""
-    import time
-
-    from huggingface_hub import constants
-
-    monkeypatch.setattr(constants, "HF_HUB_DOWNLOAD_TIMEOUT", 0.5)
-    monkeypatch.setattr(constants, "DOWNLOAD_CHUNK_SIZE", 1 << 18)
-    real = time.sleep
-    monkeypatch.setattr("huggingface_hub.file_download.time.sleep", lambda s: real(min(s, 0.01)))
+    hurry(monkeypatch)
 
 
 def _entry(server: StandIn, path: str) -> Entry:

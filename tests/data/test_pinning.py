@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,7 +11,10 @@ from click.testing import CliRunner
 from stand_in_hub import Files, StandIn, serving
 
 from harness.cli.main import group
-from harness.data import pins
+from harness.data import pinning, pins
+from harness.data.hub import Repository
+from harness.data.locking import only_one
+from harness.data.places import Places
 from harness.errors import Refused
 from harness.project import Project
 
@@ -41,6 +45,7 @@ def project(tmp_path: Path) -> Project:
 def _pin(project: Project, *words: str) -> str:
     command = group.get_command(None, "pin")  # type: ignore[arg-type]
     assert command is not None
+    words = (*words, "--source", str(project.source))
     result = CliRunner().invoke(command, words, obj=project, catch_exceptions=False)
     return result.output
 
@@ -74,7 +79,7 @@ def test_a_dataset_is_pinned_as_it_is(project: Project, hub: StandIn) -> None:
 def test_pinning_the_same_again_changes_nothing(project: Project, hub: StandIn) -> None:
     _pin(project, "owner/toy")
     before = (project.source / "pins.json").read_bytes()
-    _pin(project, "owner/toy")
+    assert "stands already in" in _pin(project, "owner/toy")
     assert (project.source / "pins.json").read_bytes() == before
 
 
@@ -94,3 +99,50 @@ def test_the_rest_of_the_file_stays_as_it_was(project: Project, hub: StandIn) ->
     del after["models"]["toy"]
     assert after == before
     assert list(after["models"]) == list(before["models"])
+
+
+def test_the_current_folder_is_the_checkout_unless_one_is_named(
+    project: Project, hub: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tree that the command runs from lies in the Nix store, and is never written."""
+    checkout = tmp_path / "checkout"
+    checkout.mkdir()
+    monkeypatch.chdir(checkout)
+    command = group.get_command(None, "pin")  # type: ignore[arg-type]
+    assert command is not None
+
+    def pin() -> None:
+        CliRunner().invoke(command, ["owner/toy"], obj=project, catch_exceptions=False)
+
+    before = (project.source / "pins.json").read_bytes()
+    with pytest.raises(Refused, match="run this in a checkout"):
+        pin()
+    assert hub.requests == []
+    (checkout / "pins.json").write_bytes(before)
+    pin()
+    assert (project.source / "pins.json").read_bytes() == before
+    assert "toy" in pins.load(checkout).models
+
+
+def test_processes_pin_at_once_without_losing_anything(project: Project) -> None:
+    path = project.source / "pins.json"
+    children = []
+    for number in range(6):
+        if (child := os.fork()) == 0:
+            try:
+                repository = Repository("model", f"owner/m{number}", NOW)
+                entry = {"kind": "hub", "repo": repository.repo, "revision": NOW, "files": {}}
+                pinning.add(path, f"m{number}", repository, entry)
+                os._exit(0)
+            except BaseException:
+                os._exit(1)
+        children.append(child)
+    assert [os.waitpid(child, 0)[1] for child in children] == [0] * 6
+    assert {f"m{number}" for number in range(6)} <= pins.load(project.source).models.keys()
+
+
+def test_a_pin_waits_for_no_fetch_that_runs(project: Project, hub: StandIn) -> None:
+    """Both write into the Hub's cache."""
+    lock = Places.of(project).lock("fetch")
+    with only_one(lock, "this test"), pytest.raises(Refused, match="another process is at it"):
+        _pin(project, "owner/toy")

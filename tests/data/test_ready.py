@@ -113,7 +113,7 @@ def test_full_distrusts_what_is_remembered(smoke_copy: Project) -> None:
     publish_json(places.digests, {_key(shard.lstat()): good})
     ready.inputs(smoke_copy, KEY, "lightning")
     with pytest.raises(Refused, match="sha256"):
-        ready.inputs(smoke_copy, KEY, "lightning", full=True)
+        ready.inputs(replace(smoke_copy, distrust=True), KEY, "lightning")
 
 
 def test_preparing_again_does_nothing(smoke: Project) -> None:

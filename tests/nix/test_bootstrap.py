@@ -56,6 +56,22 @@ def test_a_new_user_gets_settings_a_base_and_the_command(copy: Path, tmp_path: P
     assert (home / ".config/nix/nix.conf").read_text() == settings
 
 
+def test_a_copy_outside_git_gives_nix_the_source_alone(copy: Path, tmp_path: Path) -> None:
+    written = ("data/raw", "runs/one", "evaluations/one", ".cache")
+    for name in written:
+        (copy / name).mkdir(parents=True)
+        (copy / name / "marker").write_text(str(tmp_path))  # bytes the store cannot know yet
+    marker = str(tmp_path).encode()
+    before = set(os.listdir("/nix/store"))
+    done = bootstrap(copy, tmp_path / "home", "list")
+    assert done.returncode == 0, done.stderr
+    new = [Path("/nix/store", name) for name in set(os.listdir("/nix/store")) - before]
+    files = [path for root in new for path in root.rglob("marker") if path.is_file()]
+    assert not [path for path in files if path.read_bytes() == marker]
+    shown = bootstrap(copy, tmp_path / "home", "show", "mdlm", "lm1b")
+    assert shown.returncode == 0, shown.stderr
+
+
 def test_what_a_user_set_stays(copy: Path, tmp_path: Path) -> None:
     settings = tmp_path / "home/.config/nix/nix.conf"
     settings.parent.mkdir(parents=True)
