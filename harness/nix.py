@@ -58,8 +58,8 @@ def realise(project: Project, name: str) -> Environment:
 
     Raises Refused where there is no such lock, HarnessError where fetching or building fails.
     """
-    link = _link(project, name)
-    if (there := _read(name, link)) is not None:
+    place = link(project, name)
+    if (there := _read(name, place)) is not None:
         return there
     locks = [str(_lock(project, one)) for one in ("build", *_chain(project, name))]
     prefetch = str(project.source / "nix/prefetch.py")
@@ -67,23 +67,23 @@ def realise(project: Project, name: str) -> Environment:
         f"environment {name}: files cannot be fetched",
         [str(host_python()), "-I", "-B", prefetch, *locks],
     )
-    link.parent.mkdir(parents=True, exist_ok=True)
+    place.parent.mkdir(parents=True, exist_ok=True)
     build = ["nix-build", str(project.source / "nix/build"), "--attr", "environment"]
     arguments = ["--argstr", "base", str(base().path), "--argstr", "name", name]
     envs = ["--arg", "envs", str(project.source / "envs")]
     _checked(
         f"environment {name}: cannot be built",
-        [*build, *arguments, *envs, "--out-link", str(link)],
+        [*build, *arguments, *envs, "--out-link", str(place)],
     )
-    made = _read(name, link)
+    made = _read(name, place)
     if made is None:
-        raise HarnessError(f"environment {name}: Nix built it, but {link} does not lead to it")
+        raise HarnessError(f"environment {name}: Nix built it, but {place} does not lead to it")
     return made
 
 
 def realised(project: Project, name: str) -> Environment | None:
     """The environment `name` where it is built already, else None; builds and fetches nothing."""
-    return _read(name, _link(project, name))
+    return _read(name, link(project, name))
 
 
 def base() -> Base:
@@ -146,8 +146,30 @@ def closure(*paths: Path) -> tuple[Path, ...]:
 
 def size(paths: Iterable[Path]) -> int:
     """What store paths take, in bytes, each counted once."""
-    command = ["nix-store", "--query", "--size", *map(str, paths)]
-    return sum(map(int, _output("sizes cannot be read", command).split()))
+    return sum(sizes(paths).values())
+
+
+def sizes(paths: Iterable[Path]) -> dict[Path, int]:
+    """The bytes of each store path, without those it refers to."""
+    order = sorted(paths)
+    if not order:
+        return {}
+    command = ["nix-store", "--query", "--size", *map(str, order)]
+    told = _output("the sizes cannot be read", command).split()
+    return dict(zip(order, map(int, told), strict=True))
+
+
+def dead() -> frozenset[Path]:
+    """Every store path that no root keeps."""
+    command = ["nix-store", "--gc", "--print-dead"]
+    return frozenset(map(Path, _output("unused store paths cannot be listed", command).split()))
+
+
+def delete(paths: Iterable[Path]) -> None:
+    """Delete store paths that no root keeps; Nix refuses any other."""
+    order = sorted(map(str, paths))
+    if order:
+        _output("store paths cannot be deleted", ["nix-store", "--delete", *order])
 
 
 def verify_path(path: Path) -> bool:
@@ -190,7 +212,7 @@ def _lock(project: Project, name: str) -> Path:
     return path
 
 
-def _link(project: Project, name: str) -> Path:
+def link(project: Project, name: str) -> Path:
     """Where the environment's link is: named by all that decides what it holds.
 
     The launcher (nix/launch) computes the same name.

@@ -9,11 +9,14 @@ from click.testing import CliRunner
 from stand_in_hub import Files, StandIn, serving
 
 from harness.cli.main import group
-from harness.data import cache, pins
+from harness.data import cache, downloads, pins
 from harness.data.hub import Hub, Repository
+from harness.data.locking import only_one
 from harness.data.places import Places
+from harness.errors import Refused
 from harness.project import Project
 
+SOURCE = Path(__file__).parents[2]
 PINNED, OLD = "a" * 40, "b" * 40
 
 
@@ -112,8 +115,58 @@ def test_the_list_names_every_state(project: Project) -> None:
         assert word in listed
 
 
+def test_nothing_is_removed_while_a_fetch_runs(project: Project) -> None:
+    """A fetched blob has no name in a snapshot for a moment."""
+    lock = Places.of(project).lock("fetch")
+    with only_one(lock, "this test"), pytest.raises(Refused, match="another process is at it"):
+        _cache(project, "--remove", "--yes")
+    assert len(cache.unpinned(_survey(project).values())) == 3
+
+
+def test_what_is_not_pinned_any_more_is_told_wherever_it_lies(project: Project) -> None:
+    places = Places.of(project)
+    old = [places.corpus("old"), places.processed("old"), places.training("lightning", "old")]
+    for folder in old:
+        folder.mkdir(parents=True)
+        (folder / "file").write_bytes(b"x" * 10)
+    items = _survey(project)
+    for what in ("corpus old", "processed set old", "training cache lightning/old"):
+        assert (items[what].state, items[what].size) == ("not pinned", 10)
+    _cache(project, "--remove", "--yes")
+    assert not any(folder.exists() for folder in old)
+
+
+def test_a_dataset_is_whole_when_its_fetch_was_recorded(project: Project) -> None:
+    """Some shards of it are not all: how many there are is known once they are fetched."""
+    text = json.loads((project.source / "pins.json").read_text())
+    real = json.loads((SOURCE / "pins.json").read_text())
+    text["datasets"]["owt"] = real["datasets"]["owt"]
+    text["models"] |= real["models"]
+    (project.source / "pins.json").write_text(json.dumps(text))
+    known, places = pins.load(project.source).dataset("owt"), Places.of(project)
+    snapshot = places.snapshot("dataset", known.repo, known.revision)
+    names = [f"plain_text/train-{number:05d}-of-00080.parquet" for number in range(2)]
+    for name in names:
+        (snapshot / name).parent.mkdir(parents=True, exist_ok=True)
+        (snapshot / name).write_bytes(b"x")
+    what = f"dataset owt@{known.revision[:12]}"
+    assert _survey(project)[what].state == "incomplete"
+    files = tuple((snapshot / name).relative_to(places.data).as_posix() for name in names)
+    disk = downloads.Disk(1, 1, False, False, False)
+    fetched = downloads.FetchedDataset(
+        known.repo, known.revision, None, (), {"train": 2}, {"train": files}, disk
+    )
+    downloads.Downloads(datasets={"owt": fetched}).publish(places.downloads)
+    assert _survey(project)[what].state == "pinned"
+    (snapshot / names[1]).unlink()
+    assert _survey(project)[what].state == "incomplete"
+
+
 def test_sets_are_listed(smoke: Project) -> None:
     items = _survey(smoke)
+    assert items["corpus smoke-lm1b"].state == "pinned"
+    assert items["training cache lightning/smoke-lm1b-bert-128"].state == "pinned"
+    assert items["training cache lightning/smoke-owt-gpt2-1024"].state == "missing"
     assert items["processed set smoke-lm1b-bert-128"].state == "pinned"
     assert items["processed set owt-gpt2-1024"].state == "missing"
     assert cache.unpinned(items.values()) == []
