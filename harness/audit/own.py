@@ -125,7 +125,11 @@ def resumed(run: Recorded) -> Iterator[Claim]:
 
 
 def order(run: Recorded) -> Iterator[Claim]:
-    """Attempts follow each other, completion comes last, and nothing lies in the future."""
+    """Attempts follow each other, completion comes last, and nothing lies in the future.
+
+    An honest machine's clock can be set back meanwhile, and a record of that is like one that was
+    made up: which of the two it is cannot be told, so that the times vouch for nothing.
+    """
     told = []
     for number, attempt in enumerate(run.provenance["attempts"], 1):
         for what in ("started", "ended"):
@@ -133,15 +137,22 @@ def order(run: Recorded) -> Iterator[Claim]:
                 place = f"{folder.PROVENANCE}: attempt {number} {what}"
                 told.append((place, _time(attempt[what])))
     told.append((f"{folder.COMPLETED}: completed", _time(run.completed["completed"])))
-    faults = [
-        f"{later} {_text(after)}, before {earlier} {_text(before)}"
+    future = [
+        f"{what} {_text(when)}, later than now" for what, when in told if when > run.now + SKEW
+    ]
+    back = [
+        (before - after, f"{later} {_text(after)}, before {earlier} {_text(before)}")
         for (earlier, before), (later, after) in pairwise(told)
         if after < before
     ]
-    faults += [
-        f"{what} {_text(when)}, later than now" for what, when in told if when > run.now + SKEW
-    ]
-    yield all_of("order of times", faults)
+    far = [line for by, line in back if by > SKEW]
+    if far and not future:
+        why = "the clock was set back, or the record was made up"
+        yield unchecked("order of times", f"{'; '.join(far)}: {why}")
+    else:
+        most = max((by for by, _ in back), default=timedelta())
+        remark = f"the clock was set back by {most.seconds} s" if most else ""
+        yield all_of("order of times", future + far, remark)
 
 
 def dates(run: Recorded) -> Iterator[Claim]:
