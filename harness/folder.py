@@ -6,7 +6,7 @@ import hashlib
 import itertools
 import os
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
@@ -145,17 +145,22 @@ def inventory(run: Path) -> list[Entry]:
     """Every file of a run folder but the completion record, in path order, flushed to disk.
 
     Whoever wrote them: the record that is to list them must not outlive them in a power cut.
+    Empty folders are removed: no record lists one, so that one in a finished run was added.
     Raises Refused for what cannot be part of a result, as `scan` finds it.
     """
+    for above, folders, _ in os.walk(run, topdown=False):
+        for name in folders:
+            with suppress(OSError):  # it is not empty
+                Path(above, name).rmdir()
     found, faults = scan(run)
     for path, fault in faults.items():
         raise Refused(f"{run / path}: {fault}; a run folder holds plain files only")
-    folders = {run}
+    flushed = {run}
     for path in found:
         with open_plain(run / path) as file:
             os.fsync(file.fileno())
-        folders.update(run / above for above in Path(path).parents)
-    for folder in folders:
+        flushed.update(run / above for above in Path(path).parents)
+    for folder in flushed:
         sync_folder(folder)
     return [found[path] for path in sorted(found)]
 
@@ -164,9 +169,9 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
     """Every file of a run folder but the completion record; and each path at fault, and how.
 
     At fault are links, files with a second name (whoever holds it can change a result from
-    outside), special files, what cannot be read, files made of holes, and a folder with too much
-    in it to look at all. A run has its checkpoint twice: a file that is another's equal, byte for
-    byte, has its digest, and comparing is far quicker than hashing.
+    outside), special files, what cannot be read, files made of holes, empty folders, and a folder
+    with too much in it to look at all. A run has its checkpoint twice: a file that is another's
+    equal, byte for byte, has its digest, and comparing is far quicker than hashing.
     """
     found: dict[str, Entry] = {}
     faults: dict[str, str] = {}
@@ -219,6 +224,8 @@ def _walk(run: Path, faults: dict[str, str]) -> Iterator[Path]:
             faults[folder.relative_to(run).as_posix()] = "is a folder that cannot be read"
             continue
         left -= len(entries)
+        if not entries and folder != run:
+            faults[folder.relative_to(run).as_posix()] = "is an empty folder"
         if left < 0:
             name = folder.relative_to(run).as_posix()
             faults[name] = f"is where the run comes to over {MAX_ENTRIES} files and folders"

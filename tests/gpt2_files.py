@@ -1,12 +1,19 @@
-"""A small GPT-2 in the files of a published one, made on the spot."""
+"""A small GPT-2 in the files of a published one, made on the spot, and pinned in its place."""
 
 import json
+import shutil
 from pathlib import Path
 
 import torch
 from safetensors.torch import save_file
 from tokenizers import Tokenizer, decoders, models, pre_tokenizers
 
+from harness.data.places import Places
+from harness.files import sha256_file
+from harness.project import Project
+
+CHECKOUT = Path(__file__).parents[1]
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "data", "evaluations")
 SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 24, "layer_norm_epsilon": 1e-5}
 END = 256  # after the bytes
 
@@ -51,3 +58,18 @@ def write(snapshot: Path, spread: float = 0.3) -> Path:
     made.add_special_tokens(["<|endoftext|>"])
     made.save(str(snapshot / "tokenizer.json"))
     return snapshot
+
+
+def pinned(source: Path, root: Path) -> Project:
+    """A copy of the checkout whose pins name a small GPT-2 large, which lies in `root`'s cache."""
+    shutil.copytree(CHECKOUT, source, ignore=NOT_COPIED)
+    project = Project(source=source, root=root)
+    pins = json.loads((source / "pins.json").read_text())
+    model = pins["models"]["gpt2-large"]
+    snapshot = write(Places.of(project).snapshot("model", "gpt2-large", model["revision"]))
+    for part in ("files", "weights"):
+        for name in model[part]:
+            if (snapshot / name).exists():
+                model[part][name] = sha256_file(snapshot / name)
+    (source / "pins.json").write_text(json.dumps(pins))
+    return project

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import tampering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_folders import BASE, SMOKE, Here, completed_run, reading, relist, rewrite
@@ -67,10 +68,6 @@ def test_a_copy_elsewhere_holds(here: Here, run: Path, tmp_path: Path) -> None:
     assert "\x1b" not in json.dumps(found.record(), ensure_ascii=False)
 
 
-def all_files(run: Path) -> list[Path]:
-    return sorted(path for path in run.rglob("*") if path.is_file())
-
-
 @given(st.data())
 @settings(
     max_examples=150,
@@ -78,7 +75,7 @@ def all_files(run: Path) -> list[Path]:
     suppress_health_check=[HealthCheck.function_scoped_fixture],
 )
 def test_any_changed_byte_is_named(here: Here, run: Path, data: st.DataObject) -> None:
-    path = data.draw(st.sampled_from(all_files(run)))
+    path = data.draw(st.sampled_from([run / name for name in tampering.files(run)]))
     before = path.read_bytes()
     if before and data.draw(st.booleans()):
         at = data.draw(st.integers(0, len(before) - 1))
@@ -109,33 +106,36 @@ def test_every_byte_of_the_completion_record_counts(here: Here, run: Path) -> No
     _record(path, "completed")
 
 
-TOUCHES: dict[str, Callable[[Path, Path], object]] = {
-    "missing": lambda path, _: path.unlink(),
-    "truncated": lambda path, _: os.truncate(path, max(0, path.stat().st_size - 1)),
-    "emptied": lambda path, _: path.write_bytes(b""),
-    "linked": lambda path, other: (shutil.move(path, other), path.symlink_to(other)),
-    "hard linked": lambda path, other: other.hardlink_to(path),
-    "a folder": lambda path, _: (path.unlink(), path.mkdir()),
-    "a pipe": lambda path, _: (path.unlink(), os.mkfifo(path)),
-    "later than now": lambda path, _: os.utime(path, (2**33, 2**33)),
-    "later than any date": lambda path, _: os.utime(path, (2**37, 2**37)),
-}
+@pytest.fixture
+def deep(run: Path) -> Path:
+    """A run whose trainer left what trainers leave: folders, event files, logs of its own."""
+    for name in ("tensorboard/version_0/events.out.tfevents.1.host.2.0", ".hydra/config.yaml"):
+        (run / "output" / name).parent.mkdir(parents=True)
+        (run / "output" / name).write_bytes(name.encode())
+    relist(run)
+    return run
 
 
-@pytest.mark.parametrize("touch", TOUCHES)
-def test_whatever_is_done_to_a_file_is_named(
-    here: Here, run: Path, tmp_path: Path, touch: str
-) -> None:
-    for number, name in enumerate(path.relative_to(run) for path in all_files(run)):
-        copy = tmp_path / f"copy {number}"
-        shutil.copytree(run, copy)
-        if touch in ("truncated", "emptied") and not (copy / name).stat().st_size:
-            continue
-        TOUCHES[touch](copy / name, tmp_path / f"other {number}")
+def test_whatever_is_done_to_it_is_named(here: Here, deep: Path, tmp_path: Path) -> None:
+    assert audit(here, deep).exit_code == 0
+    copy, other = tmp_path / "copy", tmp_path / "other"
+    shutil.copytree(deep, copy)
+    for touch, name, change in tampering.all_of(deep):
+        change(copy, other)
         found = audit(here, copy)
-        assert found.exit_code == 1, name
-        assert name.as_posix() in differing(found), name
+        assert found.exit_code == 1, (touch, name)
+        assert name.as_posix() in differing(found), (touch, name)
         assert name.as_posix() == "completed.json" or "completed.json | " not in differing(found)
+        tampering.restore(deep, copy, name, other)
+    assert audit(here, copy).exit_code == 0
+
+
+def test_modes_and_folders_times_are_no_claims(here: Here, deep: Path) -> None:
+    """Neither survives a copy by every tool."""
+    for path in deep.rglob("*"):
+        path.chmod(0o700 if path.is_dir() else 0o600)
+        os.utime(path, (1, 1))
+    assert audit(here, deep).exit_code == 0
 
 
 @pytest.mark.parametrize("name", ["x", ".hidden", "output/x", "output/checkpoints/e\x1b[1m\udcff"])
@@ -149,7 +149,7 @@ def test_an_added_file_is_named(here: Here, run: Path, name: str) -> None:
 
 
 def test_two_files_swapped_are_both_named(here: Here, run: Path, tmp_path: Path) -> None:
-    names = [path.relative_to(run) for path in all_files(run)]
+    names = tampering.files(run)
     for one, two in pairwise(names):
         if (run / one).read_bytes() == (run / two).read_bytes():
             continue

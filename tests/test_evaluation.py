@@ -18,7 +18,6 @@ from harness import evaluation, judging, launch, places, reuse
 from harness.data.places import Places
 from harness.errors import HarnessError, Refused
 from harness.evaluation import evaluate, evaluations, measured, ready
-from harness.files import sha256_file
 from harness.launch import Launch
 from harness.papers import Measured
 from harness.plan import Choices, plan
@@ -217,23 +216,7 @@ JUDGED = "generative-perplexity"
 @pytest.fixture
 def judged(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Project:
     """A project whose pins name a small GPT-2 by its digests, which lies in the cache."""
-    source = tmp_path / "source"
-    source.mkdir()
-    for path in SOURCE.iterdir():
-        if path.is_dir():
-            (source / path.name).symlink_to(path)
-        else:
-            shutil.copy(path, source)
-    pins = json.loads((SOURCE / "pins.json").read_text())
-    model = pins["models"]["gpt2-large"]
-    project = Project(source=source, root=tmp_path / "root")
-    snapshot = Places.of(project).snapshot("model", "gpt2-large", model["revision"])
-    gpt2_files.write(snapshot)
-    for part in ("files", "weights"):
-        for name in model[part]:
-            if (snapshot / name).exists():
-                model[part][name] = sha256_file(snapshot / name)
-    (source / "pins.json").write_text(json.dumps(pins))
+    project = gpt2_files.pinned(tmp_path / "source", tmp_path / "root")
     monkeypatch.setattr(judging, "realise", lambda project, name: environment(project))
     return project
 

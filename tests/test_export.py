@@ -1,5 +1,6 @@
 """Exports: read back by the formats' own libraries, and signatures that hold only for the run."""
 
+import base64
 import hashlib
 import json
 import subprocess
@@ -117,6 +118,28 @@ def test_a_signature_holds_for_its_key_and_bytes(keys: tuple[Path, Path]) -> Non
         verified(envelope, private, "test")
     with pytest.raises(Refused, match="no signed envelope"):
         verified(b"[]", public, "test")
+
+
+def test_openssl_alone_can_check_a_signature(tmp_path: Path, keys: tuple[Path, Path]) -> None:
+    """By nothing but DSSE's definition: what is signed is "DSSEv1 LENGTH TYPE LENGTH PAYLOAD"."""
+    envelope = json.loads(sign(b'{"a": 1}', keys[0]))
+    kind, payload = envelope["payloadType"].encode(), base64.b64decode(envelope["payload"])
+    signed, signature = tmp_path / "signed", tmp_path / "signature"
+    signed.write_bytes(b"DSSEv1 %d %s %d %s" % (len(kind), kind, len(payload), payload))
+    signature.write_bytes(base64.b64decode(envelope["signatures"][0]["sig"]))
+    algorithm = subprocess.run(
+        ["openssl", "pkey", "-pubin", "-in", keys[1], "-noout", "-text"],
+        check=True, capture_output=True, text=True,
+    ).stdout  # fmt: skip
+    command = ["openssl", "dgst", "-sha256", "-verify", keys[1], "-signature", signature, signed]
+    if "ED25519" in algorithm:
+        command = ["openssl", "pkeyutl", "-verify", "-pubin", "-inkey", keys[1], "-rawin"]
+        command += ["-in", signed, "-sigfile", signature]
+    elif "Modulus" in algorithm:
+        command[3:3] = ["-sigopt", "rsa_padding_mode:pss"]
+    assert subprocess.run(command, check=False, capture_output=True).returncode == 0
+    signed.write_bytes(signed.read_bytes() + b" ")
+    assert subprocess.run(command, check=False, capture_output=True).returncode != 0
 
 
 def test_another_key_is_not_believed(tmp_path: Path, keys: tuple[Path, Path]) -> None:

@@ -1,16 +1,24 @@
 """All that can be done with a finished run, on a real one."""
 
 import json
-import os
+import random
 import shutil
-import time
 from pathlib import Path
+from typing import Any
 
+import gpt2_files
 import pytest
 import recorded
-from command_line import harness
+import tampering
+from command_line import SOURCE, harness
 from recorded import read
 
+from harness import checkpoint
+from harness.audit import Machine, Verdict, audit
+from harness.checkpoint import CheckpointReport
+from harness.files import sha256_file
+from harness.nix import Environment
+from harness.project import Project
 from harness.schemas import validate
 
 NAME = "mdlm-lm1b-smoke-seed42"
@@ -65,13 +73,69 @@ def test_it_is_reported_and_exported(first: tuple[Path, str], run: Path, tmp_pat
     assert (tmp_path / "crate" / "ro-crate-metadata.json").is_file()
 
 
-def test_every_file_of_it_is_watched(first: tuple[Path, str], run: Path, tmp_path: Path) -> None:
-    copy = tmp_path / "copy"
-    for path in sorted(path for path in run.rglob("*") if path.is_file()):
-        shutil.copytree(run, copy)
-        later = time.time() + 86_400
-        os.utime(copy / path.relative_to(run), (later, later))
-        done = harness(first[0], "audit", str(copy), "--json", check=1)
-        told = [c["why"] for c in json.loads(done.stdout)["claims"] if c["verdict"] == "differs"]
-        assert any(path.relative_to(run).as_posix() in why for why in told), path
-        shutil.rmtree(copy)
+def test_what_it_writes_is_judged_by_a_pinned_model(
+    first: tuple[Path, str], run: Path, tmp_path: Path
+) -> None:
+    """By a small GPT-2 in the published one's files: this one's weights take too long to fetch."""
+    project = gpt2_files.pinned(tmp_path / "source", first[0])
+    name = "generative-perplexity"
+    try:
+        done = harness(first[0], "evaluate", str(run), name, "--json", source=project.source)
+        found = json.loads(done.stdout)
+        rows = [json.loads(line) for line in samples(found).read_text().splitlines()]
+        assert len(rows) == found["metrics"]["rows"] == 64
+        assert all(len(row["ids"]) == 128 for row in rows)
+        # It knows nothing of text: worse than by chance, but no more than its scores are wide.
+        assert found["value"] > gpt2_files.END
+        assert 1 < found["metrics"]["sample_entropy"] < 4.9  # ln 128
+    finally:
+        shutil.rmtree(first[0] / "data" / "raw" / "huggingface" / "hub" / "models--gpt2-large")
+    refused = harness(first[0], "evaluate", str(run), name, check=2).stderr
+    assert "run 'harness fetch gpt2-large'" in refused
+
+
+def samples(found: dict[str, Any]) -> Path:
+    """Where an evaluation's samples lie."""
+    return Path(found["folder"], "output", "samples.jsonl")
+
+
+def test_whatever_is_done_to_it_is_named(
+    first: tuple[Path, str], run: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each change of a real run folder, and single bytes all over it; a copy elsewhere holds."""
+    machine = Machine(Project(SOURCE, first[0]))
+    known: dict[str, CheckpointReport] = {}  # read again only where the bytes are others
+
+    def read_once(project: Project, environment: Environment, path: Path) -> CheckpointReport:
+        key = sha256_file(path)
+        if key not in known:
+            known[key] = read_checkpoint(project, environment, path)
+        return known[key]
+
+    read_checkpoint = checkpoint.read
+    monkeypatch.setattr(checkpoint, "read", read_once)
+    copy = tmp_path / "a copy"
+    shutil.copytree(run, copy)
+    assert audit(machine, copy).exit_code == 0
+
+    def told(touch: str, name: Path) -> None:
+        found = audit(machine, copy)
+        differing = [c for c in found.claims if c.verdict is Verdict.DIFFERS]
+        texts = " ".join(f"{c.name} {c.why} {c.found}" for c in differing)
+        assert found.exit_code == 1, (touch, name)
+        assert name.as_posix() in texts, (touch, name)
+
+    for touch, name, change in tampering.all_of(run):
+        if (copy / name).is_file() and (copy / name).stat().st_size > 1 << 20:
+            continue  # below, and by the tests of audits
+        change(copy, tmp_path / "other")
+        told(touch, name)
+        tampering.restore(run, copy, name, tmp_path / "other")
+    drawn = random.Random(0)
+    for name in tampering.files(run):
+        size = (copy / name).stat().st_size
+        for at in sorted({0, size - 1, drawn.randrange(size)}) if size else ():
+            tampering.flip(copy / name, at, 1 << drawn.randrange(8))
+            told(f"byte {at}", name)
+            shutil.copy2(run / name, copy / name)
+    assert audit(machine, copy).exit_code == 0
