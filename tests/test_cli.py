@@ -139,8 +139,10 @@ def test_a_look_changes_nothing(tmp_path: Path, command: str) -> None:
 
 def test_a_deviation_is_shown_with_its_reason(tmp_path: Path) -> None:
     shown = harness(tmp_path, "show", "mdlm", "lm1b").stdout
-    assert "+ loader.num_workers=4" in shown
-    assert "host-independent-workers: the default is the host's core count" in shown
+    added = next(line for line in shown.splitlines() if "loader.num_workers" in line)
+    assert added.startswith("+ ")
+    assert added.endswith("  loader.num_workers=4   [host-independent-workers]")
+    assert "\n[host-independent-workers] the default is the host's core count" in shown
 
 
 def test_what_a_launch_lacks_is_told_before_anything_is_built(tmp_path: Path) -> None:
