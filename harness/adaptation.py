@@ -15,7 +15,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness import folder, places, sandbox
+from harness import checkpoint, folder, places, sandbox
 from harness.canonical import digest
 from harness.data.locking import only_one
 from harness.data.places import Places
@@ -84,6 +84,8 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
     sha256 = sha256_file(teacher.file)
     name = recipe.fields.get("transformation")
     if name is None:
+        if teacher.run is None:
+            check_file(project, environment, teacher.file)
         return Ready(teacher.file, sha256, identity, teacher.weights, None, teacher.family)
     work = Work(project, environment, recipe, teacher, sha256, identity)
     with only_one(
@@ -93,6 +95,21 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
         work.check(record)
     made = Transformation(str(name), work.code, str(record["output_sha256"]))
     return Ready(work.target / folder.MODEL, sha256, identity, teacher.weights, made)
+
+
+def check_file(project: Project, environment: Environment, file: Path) -> None:
+    """Raises Refused unless a trainer can load `file` as it is: plain data, finite weights.
+
+    A trainer unpickles it, which would run what it names; a run's result was read before.
+    """
+    try:
+        report = checkpoint.read(project, environment, file)
+    except Refused as error:
+        raise Refused(f"teacher {error}") from error
+    if "state" not in report.groups:
+        raise Refused(f"teacher {file}: holds no weights (no state_dict)")
+    if report.spoilt:
+        raise Refused(f"teacher {file}: {report.spoilt[0]} is not finite")
 
 
 def finished(run: Path, recipe: Recipe, family: str | None = None) -> str:

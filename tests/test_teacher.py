@@ -12,9 +12,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import run_folders
 import teacher_files
+from checkpoint_files import call, pickled, whole, write
 from run_folders import SOURCE, Here, completed_run, launch, reading  # noqa: F401
 
 from harness import adaptation, folder, places, sandbox
@@ -418,3 +420,34 @@ def test_a_teachers_run_that_is_gone_cannot_be_checked(project: Project, taught:
     found = verdicts(project, taught)
     assert found["teacher"] is Verdict.UNCHECKED
     assert found["adapted teacher"] is Verdict.HOLDS
+
+
+DCD = Choices("duo_dcd", "lm1b", profile="smoke", teachers=(Path("t.ckpt"),))
+
+
+@pytest.mark.parametrize(
+    ("write_it", "said"),
+    [
+        (lambda path: path.write_bytes(pickled({})), r"old format \(bare pickles\)"),
+        (lambda path: write(path, {"state_dict": call("os", "getpid")}, {}), "os.getpid: not amo"),
+        (lambda path: write(path, {"global_step": 3}, {}), "holds no weights"),
+        (
+            lambda path: write(
+                path,
+                {"state_dict": {"w": whole("float32", "0", 1)}},
+                {"0": np.array([np.nan], "<f4").tobytes()},
+            ),
+            "state_dict/w is not finite",
+        ),
+    ],
+)
+def test_a_file_that_a_trainer_reads_itself_is_read_before(
+    reading: None,  # noqa: F811
+    project: Project,
+    write_it: Callable[[Path], object],
+    said: str,
+) -> None:
+    project.root.mkdir(exist_ok=True)
+    write_it(project.root / "t.ckpt")
+    with pytest.raises(Refused, match=f"^teacher .*{said}"):
+        launch(project, DCD)
