@@ -11,7 +11,7 @@ from pathlib import Path
 
 from harness import adapters, places
 from harness.argv import argument_list
-from harness.data import offline
+from harness.data import offline, pins
 from harness.data.places import Places
 from harness.data.ready import missing, visible
 from harness.errors import Refused
@@ -164,6 +164,8 @@ def plan(project: Project, choices: Choices, catalogue: Catalogue | None = None)
     name = _run_name(recipe, choices, source, devices, nodes, per_device)
     run = project.runs / (name if choices.name is None else _plain(choices.name))
     inputs = _inputs(project, recipe, source, teachers)
+    if "repo" in (start := catalogue.tables["student_inits"].get(student_init, {})):
+        inputs = (*inputs, _start(project, recipe, start))
     return Plan(
         recipe=recipe,
         choices=choices,
@@ -234,6 +236,12 @@ def _student_init(catalogue: Catalogue, recipe: Recipe, chosen: str | None) -> s
     if value not in catalogue.tables["student_inits"]:
         options = ", ".join(catalogue.tables["student_inits"])
         raise Refused(f"student init {value}: unknown; one of {options}")
+    fits = catalogue.tables["student_inits"][value].get("datasets", (recipe.dataset,))
+    if recipe.dataset not in fits:
+        raise Refused(
+            f"student init {value}: a model for {', '.join(fits)}, whose vocabulary is not that of "
+            f"{recipe.dataset}; use another"
+        )
     return value
 
 
@@ -280,6 +288,22 @@ def _inputs(
         Input("data", project.data, data),
         *(Input("teacher", teacher.file, teacher.missing) for teacher in teachers),
     )
+
+
+def _start(project: Project, recipe: Recipe, start: Mapping[str, str]) -> Input:
+    """The published model that a student starts at: pinned, for this data, and fetched."""
+    repo, branch, known = start["repo"], start["branch"], pins.load(project.source)
+    models = (known.model(name) for name in known.dataset(recipe.data).models)
+    model = next((model for model in models if model.repo == repo), None)
+    if model is None:
+        line = (
+            f"{repo} at {branch} is not pinned; run 'harness pin {repo} --revision {branch}' and "
+            f"name it among the models of {recipe.data} in pins.json"
+        )
+        return Input("student's start", project.data, (line,))
+    file = Places.of(project).snapshot("model", repo, model.revision) / start["file"]
+    gone = () if file.is_file() else (f"{file} does not exist; run 'harness fetch {recipe.data}'",)
+    return Input("student's start", file, gone)
 
 
 def _mounts(

@@ -1,6 +1,8 @@
 """A plan decides everything, refuses what a recipe does not allow, and touches nothing."""
 
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -87,6 +89,10 @@ CATALOGUE = load(SOURCE)
             Choices("duo_di4c", "lm1b", teachers=(Path("t"),), student_init="big"),
             "student init big: unknown; one of hf_small, teacher, scratch",
         ),
+        (
+            Choices("duo_di4c", "lm1b", teachers=(Path("t"),), student_init="hf_small"),
+            "student init hf_small: a model for owt, whose vocabulary is not that of lm1b",
+        ),
     ],
 )
 def test_a_choice_the_recipe_does_not_allow_is_refused(
@@ -127,3 +133,37 @@ def test_each_choice_shows_in_the_run_folders_name(project: Project) -> None:
 def test_a_run_name_is_one_plain_folder(project: Project, name: str) -> None:
     with pytest.raises(Refused, match="name"):
         plan(project, Choices("mdlm", "lm1b", name=name))
+
+
+def start_of(project: Project, tmp_path: Path, pinned: bool) -> list[str]:
+    """What a student's published start lacks, its model pinned for OpenWebText or not."""
+    known = json.loads((SOURCE / "pins.json").read_bytes())
+    if pinned:
+        about = {"kind": "hub", "repo": "jdeschena/sdtt", "revision": "a" * 40}
+        known["models"]["sdtt"] = {**about, "files": {}, "weights": {"model.safetensors": "b" * 64}}
+        known["datasets"]["owt"]["models"].append("sdtt")
+    source = tmp_path / "harness"
+    source.mkdir()
+    for name in ("recipes.json", "upstreams.json"):
+        shutil.copy(SOURCE / name, source)
+    (source / "pins.json").write_text(json.dumps(known))
+    choices = Choices("mdlm_di4c", "owt", teachers=(Path("t"),))
+    planned = plan(replace(project, source=source), choices)
+    assert planned.student_init == "hf_small"
+    return [line for line in planned.missing if line.startswith("student's start: ")]
+
+
+def test_a_published_start_must_be_pinned(project: Project, tmp_path: Path) -> None:
+    (line,) = start_of(project, tmp_path, pinned=False)
+    assert "'harness pin jdeschena/sdtt --revision baselines_kld_step_70000'" in line
+    assert line.endswith("name it among the models of owt in pins.json")
+
+
+def test_a_published_start_must_be_fetched(project: Project, tmp_path: Path) -> None:
+    (line,) = start_of(project, tmp_path, pinned=True)
+    assert line.endswith("model.safetensors does not exist; run 'harness fetch owt'")
+    path = line.removeprefix("student's start: ").partition(" does not")[0]
+    Path(path).parent.mkdir(parents=True)
+    Path(path).touch()
+    shutil.rmtree(tmp_path / "harness")
+    assert start_of(project, tmp_path, pinned=True) == []
