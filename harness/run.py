@@ -19,6 +19,7 @@ from harness.supervise import supervise
 
 PROGRESS = "progress.json"
 INTERRUPTED = (129, 130, 143)
+_HINT = "environment variable HYDRA_FULL_ERROR"  # Hydra's last word, after the error's own
 _TAIL = 64 << 10  # bytes of a log that tell why it ended
 _MOST = 1e12  # what no count, loss or speed that means something exceeds
 
@@ -115,7 +116,8 @@ def _tail(log: Path) -> str:
 
 def last_line(log: Path) -> str:
     """The last line of a log that says something, made safe for a terminal."""
-    lines = [line for line in _tail(log).split("\n") if line.strip()] or ["it said nothing"]
+    lines = [line for line in _tail(log).split("\n") if line.strip() and _HINT not in line]
+    lines = lines or ["it said nothing"]
     return "".join(c if c.isprintable() else " " for c in lines[-1]).strip()[:300]
 
 

@@ -81,6 +81,10 @@ def test_progress_is_read_from_a_plain_file_alone(tmp_path: Path, kind: str) -> 
     [
         (b"", "it said nothing"),
         (b"one\n\n  \n", "one"),
+        (
+            b"KeyError: 'x'\n\nSet the environment variable HYDRA_FULL_ERROR=1 for more.\n",
+            "KeyError: 'x'",
+        ),
         (b"one\n\x1b[31mtwo\x07\r\n", "[31mtwo"),
         (b"\xff\n", "\ufffd"),
         (b"x" * 20_000, "x" * 300),
