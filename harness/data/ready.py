@@ -1,6 +1,5 @@
 """What a launch needs of the data: is it there, and where; and making the embedded sets."""
 
-import os
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
@@ -212,9 +211,10 @@ def prepare_dataset(
     from harness.data import embedded
     from harness.data.locking import only_one
     from harness.data.prepare import Work, prepare
+    from harness.data.tokenise import default_processes
 
     places, dataset, model = _pinned(project, dataset_key)
-    processes = processes or len(os.sched_getaffinity(0))
+    processes = processes or default_processes()
     with only_one(places.lock(dataset.processed), f"preparing {dataset.key}"):
         if dataset.kind == "embedded":
             raw = embedded.write_corpus(places, dataset)

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 _PR_SET_PDEATHSIG = 1
+_MOST = 8  # processes unless more are asked for: together they stay below 2 GiB
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,11 @@ def _start(how: Tokenisation, parent: int) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.environ["TOKENIZERS_PARALLELISM"] = "false"  # one core a worker
     _Worker.how, _Worker.encode = how, encoder(load(how.tokenizer), how.tokenizer)
+
+
+def default_processes() -> int:
+    """One a usable core, as far as memory is meant to allow."""
+    return min(len(os.sched_getaffinity(0)), _MOST)
 
 
 def load(folder: Path) -> "Tokenizer":

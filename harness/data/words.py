@@ -24,7 +24,7 @@ import numpy as np
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_LIMIT = 400_000  # words remembered: about 100 MB
+_LIMIT = 200_000  # words remembered: about 40 MB
 _SPACE = re.compile(r"\s")
 _RUN = re.compile(r"\s\s")
 Encode = Callable[[str], bytes]  # a text's ids as little-endian uint16
