@@ -105,7 +105,10 @@ def _selected(run: Path, fields: Fields) -> Path:
 
 def _check(report: CheckpointReport, path: Path, step: int) -> None:
     if report.step != step:
-        raise Unsupported(f"{path}: holds step {report.step}, the recipe's is {step}")
+        # A trainer that was asked to stop may end with the status of success.
+        early = report.step is not None and report.step < step
+        on = "; it was stopped before, and the same command goes on" if early else ""
+        raise Unsupported(f"{path}: holds step {report.step}, the recipe's is {step}{on}")
     if report.spoilt:
         count = len(report.spoilt)
         raise Unsupported(f"{path}: {report.spoilt[0]} is not finite ({count} tensors in all)")

@@ -1,17 +1,35 @@
 """What a trainer left is judged by what is in it."""
 
+import math
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+from checkpoint_files import whole, write
 from hypothesis import given
 from hypothesis import strategies as st
+from run_folders import launch, reading
 
+from harness import folder, provenance
 from harness.canonical import canonical_json
 from harness.checkpoint import CheckpointReport
-from harness.complete import candidates, final_metrics, metric_rows, selected_step
+from harness.complete import (
+    Unsupported,
+    candidates,
+    complete,
+    final_metrics,
+    held_step,
+    metric_rows,
+    selected_step,
+)
+from harness.project import Project
 from harness.recipes import load
+from harness.run import _write_records
 
-CATALOGUE = load(Path(__file__).parents[1])
+__all__ = ["reading"]
+SOURCE = Path(__file__).parents[1]
+CATALOGUE = load(SOURCE)
 
 
 @pytest.mark.parametrize(
@@ -77,3 +95,52 @@ def test_no_metrics_file_is_no_metrics(tmp_path: Path) -> None:
 
 def test_a_report_is_what_completion_needs() -> None:
     assert {"step", "groups", "tensors"} <= set(CheckpointReport.__dataclass_fields__)
+
+
+def finished(project: Project, step: int | None, value: float = 1.0, name: str = "last") -> Path:
+    """Complete a run whose trainer left a checkpoint of that step and name; returns the run."""
+    ready = launch(project)
+    run = ready.plan.run
+    with folder.locked(run):
+        _write_records(run, ready)
+        record = provenance.begin(run, ready)
+        checkpoints = run / folder.OUTPUT / "checkpoints"
+        checkpoints.mkdir(parents=True)
+        state = {"state_dict": {"w": whole("float32", "0", 1)}, "global_step": step}
+        write(checkpoints / f"{name}.ckpt", state, {"0": np.array([value], "<f4").tobytes()})
+        provenance.end(run, record, 0)
+        complete(run, ready)
+    return run
+
+
+@pytest.mark.usefixtures("reading")
+@pytest.mark.parametrize(
+    ("left", "why"),
+    [
+        ({"step": 499}, r"last.ckpt: holds step 499, the recipe's is 500; it was stopped before"),
+        ({"step": 501}, r"last.ckpt: holds step 501, the recipe's is 500$"),
+        ({"step": None}, r"last.ckpt: holds step None, the recipe's is 500$"),
+        ({"step": 500, "value": math.inf}, r"state_dict/w is not finite \(1 tensors in all\)"),
+        # What Lightning writes beside an older last.ckpt.
+        ({"step": 500, "name": "last-v1"}, "ended well but left no checkpoints/last.ckpt"),
+    ],
+)
+def test_a_clean_exit_is_no_evidence(tmp_path: Path, left: dict[str, Any], why: str) -> None:
+    project = Project(source=SOURCE, root=tmp_path)
+    with pytest.raises(Unsupported, match=why):
+        finished(project, **left)
+    (run,) = project.runs.iterdir()
+    assert not (run / folder.COMPLETED).exists()
+    assert not (run / folder.MODEL).exists()
+
+
+@pytest.mark.usefixtures("reading")
+def test_the_step_inside_is_the_evidence(tmp_path: Path) -> None:
+    run = finished(Project(source=SOURCE, root=tmp_path), 500)
+    assert folder.completed(run)["checkpoint"]["step"] == 500  # type: ignore[index]
+
+
+def test_updates_beyond_those_counted() -> None:
+    fields = CATALOGUE.recipe("rdlm", "lm1b").fields
+    assert candidates(fields) == ("checkpoints/checkpoint_50.pth",)
+    assert (selected_step(fields), held_step(fields)) == (1_000_000, 1_000_001)
