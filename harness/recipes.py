@@ -221,6 +221,15 @@ class Catalogue:
         yield on_model
         yield on_model.get("datasets", {}).get(dataset, {})
 
+    def mismatches(self, model: str, dataset: str) -> tuple[Mapping[str, Any], ...]:
+        """Where the published setting is not that of the upstream's own scripts; it stands."""
+        here = {"models": model, "datasets": dataset}
+        return tuple(
+            entry
+            for entry in self.tables["mismatches"]
+            if all(here[kind] in names for kind, names in entry["applies"].items())
+        )
+
     def _deviations(self, model: str, dataset: str, source: str) -> tuple[Deviation, ...]:
         here = {"models": model, "datasets": dataset, "sources": source}
         return tuple(

@@ -52,10 +52,11 @@ def _references(tables: Mapping[str, Any]) -> Iterator[Reference]:
         yield f"families/{name}", model, models
     for name, options in tables["ambiguous"].items():
         yield from ((f"ambiguous/{name}", option, models) for option in options)
-    for number, deviation in enumerate(tables["deviations"]):
-        for kind, names in deviation["applies"].items():
-            field = f"deviations/{number}/applies/{kind}"
-            yield from ((field, name, places[kind]) for name in names)
+    for table in ("deviations", "mismatches"):
+        for number, entry in enumerate(tables[table]):
+            for kind, names in entry["applies"].items():
+                field = f"{table}/{number}/applies/{kind}"
+                yield from ((field, name, places[kind]) for name in names)
     for profile, layers in tables["profiles"].items():
         for kind, known in places.items():
             yield from (

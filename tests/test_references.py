@@ -30,6 +30,9 @@ FAULTS: dict[str, Callable[[Any], object]] = {
     "fragments: smoke of smoke": lambda t: t["fragments"]["smoke"].append("@smoke"),
     "families/masked_mdlm: x": lambda t: t["families"].update(masked_mdlm="x"),
     "ambiguous/di4c: x": lambda t: t["ambiguous"]["di4c"].append("x"),
+    "mismatches/0/applies/datasets: x": lambda t: t["mismatches"][0]["applies"].update(
+        datasets=["x"]
+    ),
     "deviations/0/applies/models: x": lambda t: t["deviations"][0]["applies"].update(models=["x"]),
     "profiles/smoke/datasets: x": lambda t: t["profiles"]["smoke"]["datasets"].update(x={}),
     "profiles/smoke/sources: x": lambda t: t["profiles"]["smoke"]["sources"].update(x={}),

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from command_line import harness
 
 from harness.cli.show import Row, line, rows
 from harness.recipes import load
@@ -47,3 +48,10 @@ def test_the_program_that_takes_another_s_place() -> None:
 )
 def test_a_line(row: Row, shown: str) -> None:
     assert line(row, 7) == shown
+
+
+def test_where_the_upstream_s_own_scripts_differ(tmp_path: Path) -> None:
+    shown = " ".join(harness(tmp_path, "show", "duo", "owt").stdout.split())
+    assert "Published: algo.curriculum.gamma_min=-3.5, gamma_max=-1.75. " in shown
+    assert "The upstream's own: -3.55 and -1.85 (scripts/train_owt_duo.sh)." in shown
+    assert "-3.55" not in harness(tmp_path, "show", "duo", "lm1b").stdout

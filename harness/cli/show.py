@@ -43,6 +43,11 @@ def command(project: Project, model: str, dataset: str, profile: str) -> None:
     for deviation in recipe.deviations:
         why = f"[{deviation.name}] {deviation.reason} ({deviation.evidence})"
         click.echo("\n" + textwrap.fill(why, _LINE, subsequent_indent="  "))
+    for mismatch in catalogue.mismatches(model, dataset):
+        told = "Published: {recipe}. The upstream's own: {upstream} ({evidence}).".format(
+            **mismatch
+        )
+        click.echo("\n" + textwrap.fill(told, _LINE, subsequent_indent="  "))
 
 
 def rows(catalogue: Catalogue, recipe: Recipe) -> Iterator[Row]:
