@@ -22,6 +22,7 @@ from harness.recipes import Fields
 METRICS = "metrics.jsonl"
 MAX_METRICS = 256 << 20
 MAX_ROW = 1 << 20
+MAX_ROWS = 4_000_000
 MAX_NAMES = 10_000  # of metrics; trainers have some dozens
 
 
@@ -135,7 +136,9 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
     except FileNotFoundError:
         return
     with file:
-        for line in _lines(file):
+        for line in _lines(path, file):
+            if not line.strip():
+                continue
             try:
                 row = json.loads(line)
             except (ValueError, RecursionError):
@@ -144,11 +147,14 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
                 yield {name: n for name, n in row.items() if name.isprintable() and _recordable(n)}
 
 
-def _lines(file: BufferedReader) -> Iterator[bytes]:
-    """The lines of a file, as much of it and of each as is read."""
-    left = MAX_METRICS
-    while left > 0 and (line := file.readline(MAX_ROW)):
-        left -= len(line)
+def _lines(path: Path, file: BufferedReader) -> Iterator[bytes]:
+    """The lines of a file; a longer one than MAX_ROW comes in pieces, which are no rows."""
+    left, rows = MAX_METRICS, MAX_ROWS
+    while line := file.readline(MAX_ROW):
+        left, rows = left - len(line), rows - 1
+        if left < 0 or rows < 0:
+            what = f"{MAX_METRICS >> 20} MiB" if left < 0 else f"{MAX_ROWS} lines"
+            raise Refused(f"{path}: over {what}; too much for a trainer's metrics")
         yield line
 
 

@@ -98,16 +98,21 @@ def load(envs: Path, name: str) -> Lock:
 
 
 def chain(envs: Path, name: str) -> tuple[Lock, ...]:
-    """The lock `name` after all that it extends, each once."""
+    """The lock `name` after all that it extends, each once.
+
+    Raises Refused as `load` does, and where one extends itself.
+    """
     seen: dict[str, Lock] = {}
 
-    def visit(one: str) -> None:
+    def visit(one: str, below: tuple[str, ...]) -> None:
+        if one in below:
+            raise Refused(f"{envs / one}.json: extends itself, through {' and '.join(below)}")
         lock = load(envs, one)
         for parent in lock.extends:
-            visit(parent)
+            visit(parent, (*below, one))
         seen.setdefault(one, lock)
 
-    visit(name)
+    visit(name, ())
     return tuple(seen.values())
 
 
@@ -119,7 +124,11 @@ def read_request(path: Path) -> Request:
     extends: list[str] = []
     sources: set[str] = set()
     deviations: list[Deviation] = []
-    for line in (raw.strip() for raw in path.read_text().splitlines()):
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except UnicodeDecodeError as error:
+        raise Refused(f"{path}: is no UTF-8 text ({error.reason})") from error
+    for line in (raw.strip() for raw in lines):
         if match := re.fullmatch(r"# deviation: (.+?): (.+)", line):
             deviations.append(Deviation(*match.groups()))
         elif match := re.fullmatch(r"-r (\w+)\.in", line):

@@ -9,6 +9,7 @@ later step has to touch the token data to add it.
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -167,9 +168,12 @@ def write_folder_records(
 def shard_paths(folder: Path) -> list[Path]:
     """The Arrow files that a folder's `state.json` names, in order."""
     state = read_json(folder / "state.json")
-    if not isinstance(state, dict) or not isinstance(state.get("_data_files"), list):
+    listed = state.get("_data_files") if isinstance(state, dict) else None
+    entries = listed if isinstance(listed, list) else [None]
+    names = [entry.get("filename") if isinstance(entry, dict) else None for entry in entries]
+    if not all(isinstance(name, str) and re.fullmatch(r"[\w-][\w.-]*", name) for name in names):
         raise Refused(f"{folder / 'state.json'}: does not name the data files")
-    return [folder / entry["filename"] for entry in state["_data_files"]]
+    return [folder / name for name in names if name]
 
 
 def batches(
@@ -189,7 +193,10 @@ def batches(
             if not stream.schema.equals(_schema(length)):
                 raise Refused(f"{path}: columns are not ids and masks of length {length}")
             for batch in stream:
+                batch.validate(full=True)  # numbers in the file may point out of it
+                if any(column.null_count for column in batch.columns):
+                    raise Refused(f"{path}: has rows that are null; prepare again")
                 ids, masks = (column.flatten().to_numpy() for column in batch.columns)
                 yield ids.reshape(-1, length), masks.reshape(-1, length)
-    except pyarrow.ArrowInvalid as error:
+    except (pyarrow.ArrowException, ValueError) as error:
         raise Refused(f"{path}: no readable Arrow stream ({error}); prepare again") from error

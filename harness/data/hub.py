@@ -64,6 +64,8 @@ class Hub:
             raise Refused("HF_HUB_OFFLINE is set: unset it to fetch")
         disable_progress_bars()  # ours are shown
         self.endpoint = endpoint or constants.ENDPOINT
+        if "@" in urlsplit(self.endpoint).netloc:
+            raise Refused("HF_ENDPOINT holds a user's name: messages would tell it; use HF_TOKEN")
         # False, not None: a token that a login left in a file is not used unasked.
         self.token: str | Literal[False] = token or False
         self.api = HfApi(endpoint=self.endpoint, token=self.token)

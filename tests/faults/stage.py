@@ -43,14 +43,15 @@ STEPS = (100, 300, 500)
 
 @dataclass(frozen=True)
 class Ended:
-    """How a command ended: its exit status (minus n for signal n) and what it said on stderr."""
+    """How a command ended: exit status (minus n for signal n), what it said, most KiB held."""
 
     status: int
     said: str
+    memory: int
 
     def fault(self) -> str | None:
         """What is wrong with this ending, were it no signal's; None where nothing is."""
-        if "Traceback" in self.said or "Error:" in self.said.replace("harness: ", ""):
+        if "Traceback" in self.said:
             return f"a traceback: {self.said[-600:]}"
         last = (self.said.splitlines() or [""])[-1]
         if self.status > 0 and not last.startswith("harness: "):
@@ -97,7 +98,7 @@ class Stage:
         root.mkdir(parents=True)
         return root
 
-    def launch(self, root: Path, **fault: float) -> Launch:
+    def launch(self, root: Path, **fault: float | str) -> Launch:
         """The launch in `root`, ready; `fault` is for its trainer to read."""
         project = Project(SOURCE, root)
         planned = plan(project, CHOICES)
@@ -164,10 +165,10 @@ class Command:
 
     def wait(self) -> Ended:
         """How it ends."""
-        _, status = os.waitpid(self.pid, 0)
+        _, status, used = os.wait4(self.pid, 0)
         said = self.log.read_text(errors="replace") if self.log.exists() else ""
         self.log.unlink(missing_ok=True)
-        return Ended(os.waitstatus_to_exitcode(status), said)
+        return Ended(os.waitstatus_to_exitcode(status), said, used.ru_maxrss)
 
     def kill(self) -> None:
         """SIGKILL, to this process alone."""

@@ -1,0 +1,323 @@
+"""Every parser of files that somebody else may have written, each with files it takes.
+
+A target is given bytes in the place of one file, and reads it as a command would. It may raise a
+HarnessError, which is shown as one line (an OSError too); anything else is a fault.
+"""
+
+import json
+import shutil
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import run_folders
+from checkpoint_files import whole, write
+from click.testing import CliRunner
+
+from harness import adaptation, complete, evaluation, folder, lock, papers, records, run, sources
+from harness.audit import audit
+from harness.canonical import digest
+from harness.checkpoint import CheckpointReport
+from harness.cli.main import group
+from harness.data import arrow, downloads, manifest, pins
+from harness.errors import HarnessError
+from harness.export.statement import parsed
+from harness.files import json_bytes, read_json
+from harness.inside.checkpoint import canonical, report
+from harness.inside.formats import load
+from harness.inside.refusal import Refusal
+from harness.limits import size
+from harness.mirrors import parse
+from harness.plan import Choices, plan
+from harness.project import Project
+from harness.recipes import load as load_recipes
+from harness.schemas import validate
+
+SOURCE = Path(__file__).parents[2]
+SAMPLES = SOURCE / "tests/data/samples"
+EXPECTED = (HarnessError, OSError, Refusal)
+
+
+@dataclass(frozen=True)
+class Target:
+    """A parser: the files it takes, whether they are JSON, and how to have it read other bytes."""
+
+    name: str
+    seeds: Callable[[], list[bytes]]
+    read: Callable[[bytes, Path], object]
+    json: bool = True
+
+    def try_(self, data: bytes, scratch: Path) -> str | None:
+        """Read `data`; what the parser refuses it with, None where it takes it.
+
+        Raises what no parser may raise.
+        """
+        try:
+            self.read(data, scratch)
+        except EXPECTED as error:
+            text = str(error)
+            assert text.strip(), "a refusal that says nothing"
+            assert len(text) < 5000, "a refusal that is no line"
+            return text
+        return None
+
+
+def _file(name: str) -> Callable[[], list[bytes]]:
+    return lambda: [(SOURCE / name).read_bytes()]
+
+
+def _placed(name: str, read: Callable[[Path], object]) -> Callable[[bytes, Path], object]:
+    """Put the bytes at `name` below the scratch folder, and read with that folder."""
+
+    def reading(data: bytes, scratch: Path) -> object:
+        path = scratch / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(data)
+        return read(scratch)
+
+    return reading
+
+
+def _recipes(source: Path) -> None:
+    catalogue = load_recipes(source)
+    for model, dataset in catalogue.pairs():
+        for profile in ("paper", "smoke"):
+            recipe = catalogue.recipe(model, dataset, profile)
+            recipe.record()
+            recipe.overrides({})
+            complete.candidates(recipe.fields)
+
+
+def _plans(source: Path) -> None:
+    """Plans from recipes that somebody changed; pins and upstreams are the real ones."""
+    for name in ("pins.json", "upstreams.json"):
+        shutil.copy(SOURCE / name, source / name)
+    for name in ("adapters", "builtin"):
+        (source / name).mkdir(exist_ok=True)
+    project = Project(source, source)
+    plan(project, Choices("mdlm", "lm1b"))
+    plan(project, Choices("rdlm", "lm1b", profile="smoke"))
+
+
+def _pins(source: Path) -> None:
+    found = pins.load(source)
+    for key in ("lm1b", "owt", "smoke-lm1b"):
+        one = found.dataset(key)
+        manifest.contract(one, found.model(one.tokenizer))
+
+
+def _locks(source: Path) -> None:
+    for path in (SOURCE / "envs").glob("*.json"):
+        if path.name != "cli.json":
+            shutil.copy(path, source)
+    lock.chain(source, "cli")
+    lock.chain(source, "test")
+
+
+def _upstreams(source: Path) -> None:
+    sources.pins(Project(source, source))
+
+
+def _papers(source: Path) -> None:
+    found = papers.load(source)
+    found.compare(json.loads((SOURCE / "tests/golden/identity/v1.json").read_bytes()), {})
+
+
+def _launches(source: Path) -> None:
+    identity = json.loads((SOURCE / "tests/golden/identity/v1.json").read_bytes())
+    records.expected(Project(source, source), identity)
+
+
+def _arrow(scratch: Path) -> None:
+    for ids, masks in arrow.batches(scratch / "data.arrow", 8):
+        assert ids.shape == masks.shape
+        ids.sum(), masks.sum()
+
+
+def _arrow_seeds() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as made:
+        writer = arrow.ShardWriter(Path(made) / "data.arrow", 8)
+        writer.append(np.arange(80, dtype="<u2").reshape(10, 8))
+        writer.finish()
+        return [(Path(made) / "data.arrow").read_bytes()]
+
+
+def _state(scratch: Path) -> None:
+    for path in arrow.shard_paths(scratch):
+        assert path.is_relative_to(scratch)
+
+
+def _checkpoint(scratch: Path) -> None:
+    document = report(load(scratch / "model.ckpt"))
+    validate(json.loads(canonical(document)), "checkpoint", "the reader's answer")
+    assert CheckpointReport
+
+
+def _checkpoint_seeds() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made) / "model.ckpt"
+        weights = {"w": whole("float32", "0", 2, 2), "b": whole("int64", "1", 3)}
+        value = {"state_dict": weights, "global_step": 3, "hyper_parameters": {"lr": 1e-3}}
+        storages = {"0": np.arange(4, dtype="<f4").tobytes(), "1": bytes(24)}
+        first = write(path, value, storages).read_bytes()
+    header = json.dumps({"w": {"dtype": "F32", "shape": [2], "data_offsets": [0, 8]}}).encode()
+    return [first, len(header).to_bytes(8, "little") + header + bytes(8)]
+
+
+def _metrics(scratch: Path) -> None:
+    json_bytes(complete.final_metrics(scratch / "metrics.jsonl"))
+
+
+@cache
+def _whole_run() -> Path:
+    """A completed run that the record targets spoil copies of."""
+    root = Path(tempfile.mkdtemp(prefix="harness-fuzz-"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("harness.checkpoint._ask", run_folders.read_here)
+        patch.setattr("harness.sandbox.version", lambda: "0.8.0")
+        return run_folders.completed_run(Project(SOURCE, root))
+
+
+def _record_seeds(name: str) -> Callable[[], list[bytes]]:
+    return lambda: [(_whole_run() / name).read_bytes()]
+
+
+def _in_a_run(name: str) -> Callable[[bytes, Path], object]:
+    """Have every command that reads run folders read one in which a record is other bytes.
+
+    The records vouch for themselves and for each other with digests; these are made right, as one
+    who means harm would, so that what is behind the digests is reached too.
+    """
+
+    def read(data: bytes, scratch: Path) -> None:
+        root = scratch / "root"
+        shutil.rmtree(root, ignore_errors=True)
+        spoilt = root / "runs" / _whole_run().name
+        shutil.copytree(_whole_run(), spoilt)
+        (spoilt / name).write_bytes(_vouched(data) if name == folder.COMPLETED else data)
+        if name != folder.COMPLETED:
+            run_folders.relist(spoilt)
+        project = Project(SOURCE, root)
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("harness.checkpoint._ask", run_folders.read_here)
+            found = audit(run_folders.Here(project), spoilt)
+            json_bytes(found.record())
+            assert found.exit_code or _same(data, (_whole_run() / name).read_bytes())
+        for words_ in _commands(spoilt, scratch):
+            result = CliRunner().invoke(group, ["--root", str(root), *words_])
+            if not isinstance(result.exception, (SystemExit, type(None), *EXPECTED)):
+                raise result.exception
+
+    return read
+
+
+def _same(one: bytes, two: bytes) -> bool:
+    """Whether two records say the same, but for facts that nothing else vouches for."""
+    first, second = json.loads(one), json.loads(two)
+    for fact in ("attempts", "completed", "paths", "sha256"):
+        if fact in first and fact in second:
+            first[fact] = second[fact]
+    return bool(first == second)
+
+
+def _commands(spoilt: Path, scratch: Path) -> list[list[str]]:
+    other, target = str(_whole_run()), str(scratch / "out")
+    shutil.rmtree(target, ignore_errors=True)
+    return [
+        ["diff", str(spoilt), other],
+        ["export", str(spoilt), "-o", f"{target}.json"],
+        ["report", str(spoilt), "--format", "md"],
+    ]
+
+
+def _vouched(data: bytes) -> bytes:
+    try:
+        value: Any = json.loads(data)
+        del value["sha256"]
+        value["sha256"] = digest(value)
+        return json_bytes(value)
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return data
+
+
+def _statement_seeds() -> list[bytes]:
+    with tempfile.TemporaryDirectory() as made:
+        path = Path(made) / "statement.json"
+        root = str(_whole_run().parents[1])
+        CliRunner().invoke(group, ["--root", root, "export", str(_whole_run()), "-o", str(path)])
+        return [path.read_bytes()]
+
+
+def _words(data: bytes, scratch: Path) -> None:
+    text = data.decode(errors="replace")
+    for parser in (lambda: parse((text,)), lambda: size(text)):
+        try:
+            parser()
+        except HarnessError as error:
+            assert str(error)
+
+
+def _requests(scratch: Path) -> None:
+    lock.read_request(scratch / "x.in")
+
+
+TARGETS = {
+    target.name: target
+    for target in (
+        Target("json", _file("papers.json"), _placed("x", lambda s: read_json(s / "x"))),
+        Target("recipes", _file("recipes.json"), _placed("recipes.json", _recipes)),
+        Target("plans", _file("recipes.json"), _placed("recipes.json", _plans)),
+        Target("pins", _file("pins.json"), _placed("pins.json", _pins)),
+        Target("locks", _file("envs/cli.json"), _placed("cli.json", _locks)),
+        Target("requests", _file("envs/cli.in"), _placed("x.in", _requests), json=False),
+        Target("upstreams", _file("upstreams.json"), _placed("upstreams.json", _upstreams)),
+        Target("papers", _file("papers.json"), _placed("papers.json", _papers)),
+        Target("launches", _file(str(records.FILE)), _placed(str(records.FILE), _launches)),
+        Target(
+            "manifest",
+            lambda: [(SAMPLES / "processed-1.json").read_bytes()],
+            _placed("x.json", lambda s: manifest.read(s / "x.json").sha256()),
+        ),
+        Target(
+            "downloads",
+            lambda: [(SAMPLES / "downloads-1.json").read_bytes()],
+            _placed("x.json", lambda s: downloads.read(s / "x.json")),
+        ),
+        *(
+            Target(name.removesuffix(".json"), _record_seeds(name), _in_a_run(name))
+            for name in (folder.IDENTITY, folder.PROVENANCE, folder.COMPLETED, folder.RECIPE)
+        ),
+        Target(
+            "teacher",
+            lambda: [b'{"schema_version": 1}'],
+            _placed("provenance.json", lambda s: adaptation.existing(s)),
+        ),
+        Target(
+            "evaluation",
+            lambda: [b'{"schema_version": 1}'],
+            _placed(folder.COMPLETED, lambda s: evaluation.completed(s)),
+        ),
+        Target("statement", _statement_seeds, lambda data, _: parsed(data, "statement")),
+        Target(
+            "metrics", lambda: [b'{"step": 1, "loss": 2.5}\n'], _placed("metrics.jsonl", _metrics)
+        ),
+        Target(
+            "progress",
+            lambda: [b'{"step": 1, "max_steps": 8, "loss": 2}'],
+            _placed("p.json", lambda s: run.read_progress(s / "p.json")),
+        ),
+        Target("arrow", _arrow_seeds, _placed("data.arrow", _arrow), json=False),
+        Target(
+            "arrow folder",
+            lambda: [b'{"_data_files": [{"filename": "a.arrow"}], "_split": "train"}'],
+            _placed("state.json", _state),
+        ),
+        Target("checkpoint", _checkpoint_seeds, _placed("model.ckpt", _checkpoint), json=False),
+        Target("words", lambda: [b"8G", b"duo=/a/folder@" + b"0" * 40], _words, json=False),
+    )
+}
