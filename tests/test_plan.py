@@ -34,8 +34,8 @@ def test_two_roots_give_one_command(
 ) -> None:
     other = Project(source=SOURCE, root=tmp_path_factory.mktemp("other d@e=[x]"))
     for model, dataset in load(SOURCE).pairs():
-        teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None
-        one, two = (plan(p, Choices(model, dataset, teachers=(teacher,))) for p in (project, other))
+        choices = Choices(model, dataset, teachers=_teachers(model, dataset))
+        one, two = (plan(p, choices) for p in (project, other))
         assert one.argv == two.argv
         assert one.variables == two.variables
         for text in (*one.argv, *one.variables.values()):
@@ -43,15 +43,33 @@ def test_two_roots_give_one_command(
             assert str(SOURCE) not in text
 
 
-def _needs_teacher(model: str, dataset: str) -> bool:
-    return "teacher_family" in load(SOURCE).recipe(model, dataset).fields
+def _teachers(model: str, dataset: str) -> tuple[Path, ...]:
+    families = load(SOURCE).recipe(model, dataset).teacher_families
+    return tuple(Path("teacher.ckpt") for _ in families)
 
 
 def test_the_published_defaults_give_the_published_batch(project: Project) -> None:
     for model, dataset in load(SOURCE).pairs():
-        teacher = Path("teacher.ckpt") if _needs_teacher(model, dataset) else None
-        planned = plan(project, Choices(model, dataset, teachers=(teacher,)))
+        planned = plan(project, Choices(model, dataset, teachers=_teachers(model, dataset)))
         assert planned.effective_batch == planned.recipe.number("global_batch")
+
+
+def test_an_ensembles_teachers_are_mounted_by_family(project: Project) -> None:
+    names = ("a", "b", "c", "d")
+    choices = Choices("ensemble-mix-s3", "jaweb", teachers=tuple(map(Path, names)))
+    planned = plan(project, choices)
+    found = {mount.target: mount.source.name for mount in planned.mounts}
+    families = ("twin-v42", "twin-s1", "twin-s2", "twin-s3")
+    for family, name in zip(families, names, strict=True):
+        assert found[f"/run/harness/teacher/{family}.ckpt"] == name
+    record = planned.record()["teacher"]
+    assert isinstance(record, list)
+    assert [one["family"] for one in record] == list(families)
+
+
+def test_text_that_is_not_public_is_missing_not_an_error(project: Project) -> None:
+    (line,) = plan(project, Choices("twin-s1", "jaweb")).missing
+    assert "dataset jaweb: its text is not public" in line
 
 
 @given(st.integers(1, 64), st.integers(1, 4), st.integers(1, 128))
@@ -83,6 +101,18 @@ CATALOGUE = load(SOURCE)
         (Choices("mdlm", "lm1b", locked={"rounds": "8"}), "rounds 8: mdlm has no such setting"),
         (Choices("duo_dcd", "lm1b"), "needs a teacher of family uniform_duo; give --teacher"),
         (Choices("mdlm", "lm1b", teachers=(Path("t"),)), "teacher t: mdlm has no teacher"),
+        (
+            Choices("ensemble-geo-s1", "jaweb"),
+            "needs teachers of families twin-v42, twin-s1, .* FILE or RUN for each, or --with-",
+        ),
+        (
+            Choices("ensemble-geo-s1", "jaweb", teachers=(Path("t"), Path("t"))),
+            "2 teachers were given, it has 4: twin-v42, twin-s1, twin-s2, twin-s3; give",
+        ),
+        (
+            Choices("ensemble-geo-s1", "jaweb", teachers=(Path("t"),) * 4, teacher_weights="ema"),
+            "reads its teacher's file itself",
+        ),
         (Choices("fmlm", "lm1b", teachers=(Path("/etc/x"),)), "lies outside"),
         (Choices("mdlm", "lm1b", student_init="scratch"), "only Di4C recipes have one"),
         (

@@ -24,7 +24,7 @@ def catalogue() -> Catalogue:
 
 def test_every_recipe_has_a_golden_list(catalogue: Catalogue) -> None:
     assert {path.stem for path in GOLDEN} == {f"{m}-{d}" for m, d in catalogue.pairs()}
-    assert len(GOLDEN) == 19
+    assert len(GOLDEN) == 31
 
 
 @pytest.mark.parametrize("path", GOLDEN, ids=lambda path: path.stem)

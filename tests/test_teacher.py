@@ -357,6 +357,46 @@ def test_a_chain_that_makes_no_sense_is_refused(
         chain(project, choices)
 
 
+def test_an_ensembles_chain_has_every_teacher(project: Project) -> None:
+    choices = replace(MDLM, model="ensemble-geo-s2", dataset="jaweb")
+    before, student = chain(project, choices)
+    assert [one.choices.model for one in before] == ["twin-v42", "twin-s1", "twin-s2", "twin-s3"]
+    assert student.teachers == tuple(one.run for one in before)
+
+
+def twins(project: Project) -> tuple[Path, ...]:
+    names = ("twin-v42", "twin-s1", "twin-s2", "twin-s3")
+    return tuple(
+        completed_run(
+            project,
+            replace(MDLM, model=name, dataset="jaweb", name=name),
+            weights=(1.0, 2.0, 3.0 + number),
+        )
+        for number, name in enumerate(names)
+    )
+
+
+def test_an_ensembles_identity_has_each_teacher_by_family(
+    reading: None,  # noqa: F811
+    project: Project,
+) -> None:
+    given = twins(project)
+    choices = replace(MDLM, model="ensemble-geo-s2", dataset="jaweb", teachers=given, name="s")
+    run = completed_run(project, choices)
+    identity = json.loads((run / folder.IDENTITY).read_text())
+    assert [one["family"] for one in identity["teacher"]] == [path.name for path in given]
+    assert len({one["sha256"] for one in identity["teacher"]}) == 4
+    found = verdicts(project, run)
+    for path in given:
+        assert found[f"teacher {path.name}"] is Verdict.HOLDS
+        assert found[f"teacher {path.name}'s identity"] is Verdict.HOLDS
+    (given[2] / folder.STDOUT).write_bytes(b"other")
+    assert verdicts(project, run)["teacher twin-s2: file stdout.log"] is Verdict.DIFFERS
+    wrong = replace(choices, teachers=(given[1], *given[1:]), name="w")
+    with pytest.raises(Refused, match="is of family twin-s1; ensemble-geo-s2 needs twin-v42"):
+        plan(project, wrong)
+
+
 # Audits of what was taught.
 
 

@@ -15,7 +15,7 @@ from harness.data import downloads
 from harness.data.digests import Digests
 from harness.data.downloads import FetchedFile
 from harness.data.manifest import Manifest
-from harness.data.pins import Dataset, Model
+from harness.data.pins import STORES, Dataset, Model
 from harness.data.places import Places, blob
 from harness.errors import Refused
 from harness.files import publish_json, read_json, sync_folder
@@ -133,15 +133,25 @@ def _recorded(prepared: Prepared, path: Path, known: Mapping[str, FetchedFile]) 
     return Placed(path, path.stat().st_size, pinned)
 
 
+def _stores(prepared: Prepared) -> dict[str, Placed]:
+    """The token stores as they are."""
+    folder = prepared.places.processed(prepared.dataset.processed)
+    files = prepared.manifest.files
+    return {file.path: Placed(folder / file.path, file.size, file.sha256) for file in files}
+
+
 LAYOUTS: Mapping[str, Callable[[Prepared], dict[str, Placed]]] = {
     "lightning": _lightning,
     "rdlm": _rdlm,
+    "stores": _stores,
 }
 
 
 def layouts(dataset: Dataset) -> tuple[str, ...]:
     """The layouts a dataset has."""
-    return tuple(name for name in LAYOUTS if name != "rdlm" or dataset.by_name is not None)
+    if dataset.packing == STORES:
+        return ("stores",)
+    return ("lightning",) if dataset.by_name is None else ("lightning", "rdlm")
 
 
 def current(prepared: Prepared, layout: str) -> Path | None:

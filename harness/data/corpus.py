@@ -241,7 +241,33 @@ def _story_document(random: Random) -> str:
     return "\n\n".join(" ".join(map(written, lines)) for lines in paragraphs)
 
 
-_DOCUMENTS = {"sentences": _sentence_document, "stories": _story_document}
+def _chat_document(random: Random) -> str:
+    """Two people on one topic, a line a turn; who asks is answered, and both say goodbye."""
+    writer = Writer(random)
+    names = [writer.name()[0], writer.name()[0]]
+    me, you = Noun(("I",), plural=True), Noun(("you",), plural=True)
+    place = writer.pick(writer.topic["places"])
+    turns = [("hello", names[1], ",", *writer.sentence(me))]
+    for _ in range(3 + int(random.random() * 6)):
+        if writer.chance(0.5):
+            thing = writer.phrase("things", modified=False)
+            forms = writer.pick(writer.topic["verbs"])
+            turns.append(("do", "you", forms[0], *thing.words, "?"))
+            turns.append(("yes", ",", "I", forms[0], *thing.words, "in", "the", place, "."))
+        else:
+            turns.append(writer.sentence(writer.pick((you, me, None))))
+    turns.append(("see", "you", "in", "the", place, "."))
+    lines = (f"{names[n % 2]}: {written(turn)}" for n, turn in enumerate(turns))
+    return "\n".join(lines)
+
+
+_DOCUMENTS = {
+    "sentences": _sentence_document,
+    "stories": _story_document,
+    "chats": _chat_document,
+}
+# The domains of a corpus that has several, and the style of each.
+_DOMAINS = {"domains": {"old_web": "stories", "chat": "chats"}}
 
 
 def documents(style: str, seed: int, count: int) -> Iterator[tuple[str, str]]:
@@ -258,8 +284,14 @@ def documents(style: str, seed: int, count: int) -> Iterator[tuple[str, str]]:
 
 
 def generate(style: str, seed: int, count: int) -> dict[str, bytes]:
-    """Both splits as JSON lines (`{"text": ...}`), ready to be published and pinned."""
-    lines: dict[str, list[str]] = {"train": [], "validation": []}
-    for split, text in documents(style, seed, count):
-        lines[split].append(json.dumps({"text": text}, ensure_ascii=True))
+    """Both splits as JSON lines (`{"text": ...}`), ready to be published and pinned.
+
+    A style of several domains has `count` documents, and both splits, of each.
+    """
+    lines: dict[str, list[str]] = {}
+    for number, (domain, one) in enumerate(_DOMAINS.get(style, {"": style}).items()):
+        prefix = f"{domain}_" if domain else ""
+        lines |= {f"{prefix}{split}": [] for split in ("train", "validation")}
+        for split, text in documents(one, seed + number, count):
+            lines[prefix + split].append(json.dumps({"text": text}, ensure_ascii=True))
     return {split: ("\n".join(texts) + "\n").encode() for split, texts in lines.items()}

@@ -17,7 +17,7 @@ from harness.files import publish_json, sha256_file
 from harness.schemas import read_record
 
 SCHEMA_VERSION = 1
-PACKING, PACKING_VERSION = "document_eos_continuous_bos_eos", 1
+PACKING_VERSION = 1  # of either packing
 
 
 @dataclass(frozen=True)
@@ -102,7 +102,7 @@ def contract(dataset: Dataset, model: Model) -> dict[str, object]:
         "bos": model.ids.bos,
         "eos": model.ids.eos,
         "detokenizer": dataset.detokenizer,
-        "packing": PACKING,
+        "packing": dataset.packing,
         "packing_version": PACKING_VERSION,
     }
 

@@ -10,6 +10,8 @@ from harness.errors import Refused
 from harness.schemas import read_record
 
 Kind = Literal["hub", "embedded"]
+# How text becomes a processed set: rows of one length, or streams with their sentences.
+ROWS, STORES = "document_eos_continuous_bos_eos", "sentence_stores"
 
 
 @dataclass(frozen=True)
@@ -62,6 +64,7 @@ class Dataset:
     files: Mapping[str, str | None]
     splits: tuple[Split, ...]
     detokenizer: str | None
+    packing: str
     tokenizer: str
     models: tuple[str, ...]
     sequence_length: int
@@ -165,6 +168,7 @@ def _dataset(key: str, entry: dict[str, Any]) -> Dataset:
         files=entry["files"],
         splits=tuple(splits),
         detokenizer=entry.get("detokenizer"),
+        packing=entry.get("packing", ROWS),
         tokenizer=entry["tokenizer"],
         models=(entry["tokenizer"], *entry.get("models", ())),
         sequence_length=entry["sequence_length"],

@@ -127,17 +127,29 @@ def _counts(split: Split, shards: Sequence[arrow.Shard]) -> SplitCounts:
     return SplitCounts(split.documents, rows, smallest, max(shard.largest for shard in shards))
 
 
-def _pack_split(work: Work, split: Split, journal: "_Journal", progress: Progress) -> Position:
+def raw_files(work: Work, split: Split) -> list[Path]:
+    """The raw files of a split. Raises Refused where there are none."""
     files = split.paths(work.raw)
     if not files:
         raise Refused(f"{work.raw}: nothing fits {', '.join(split.files)}; fetch it first")
-    blocks = plan(files, split.expression)
+    return files
+
+
+def raw_blocks(work: Work, split: Split) -> list[Block]:
+    """The text of a split. Raises Refused where it is not as many documents as are pinned."""
+    blocks = plan(raw_files(work, split), split.expression)
     found = sum(block.documents for block in blocks)
     if found != split.documents:
         raise Refused(
             f"{work.raw}: split {split.name} has {found} documents, pinned are {split.documents}; "
             "the raw files are not the pinned ones"
         )
+    return blocks
+
+
+def _pack_split(work: Work, split: Split, journal: "_Journal", progress: Progress) -> Position:
+    files = raw_files(work, split)
+    blocks = raw_blocks(work, split)
     plan_digest = digest([[block.documents for block in blocks], [path.name for path in files]])
     position = journal.position(split.name, plan_digest)
     if position.done:

@@ -71,6 +71,8 @@ def visible(project: Project, dataset_key: str) -> tuple[tuple[Path, str], ...]:
     """
     known = pins.load(project.source)
     places = Places.of(project)
+    if dataset_key not in known.datasets:
+        return ()
     pairs = []
     for name in known.dataset(dataset_key).models:
         model = known.model(name)
@@ -83,6 +85,8 @@ def visible(project: Project, dataset_key: str) -> tuple[tuple[Path, str], ...]:
 
 def missing(project: Project, dataset_key: str, layout: str) -> list[str]:
     """What of a launch's data is not there, one line each; looks at names and sizes only."""
+    if dataset_key not in pins.load(project.source).datasets:
+        return [f"dataset {dataset_key}: its text is not public; pin your own under this key"]
     places, dataset, model = _pinned(project, dataset_key)
     lines = []
     if _snapshot_gaps(places, model):
@@ -208,17 +212,18 @@ def prepare_dataset(
     fetched. What is already right is left as it is. Raises Refused where another process is at
     it, or raw files are missing.
     """
-    from harness.data import embedded
+    from harness.data import embedded, stores
     from harness.data.locking import only_one
     from harness.data.prepare import Work, prepare
     from harness.data.tokenise import default_processes
 
     places, dataset, model = _pinned(project, dataset_key)
+    make = stores.prepare if dataset.packing == pins.STORES else prepare
     processes = processes or default_processes()
     with only_one(places.lock(dataset.processed), f"preparing {dataset.key}"):
         if dataset.kind == "embedded":
             raw = embedded.write_corpus(places, dataset)
-            snapshot = embedded.write_tokenizer(places, model, raw)
+            snapshot = embedded.write_tokenizer(places, model, _text_of(project, model))
             progress(f"{dataset.key} corpus and tokenizer", 1, 1)
         else:
             raw = places.snapshot("dataset", dataset.repo, dataset.conversion or dataset.revision)
@@ -227,10 +232,18 @@ def prepare_dataset(
                 raise Refused(
                     f"dataset {dataset.key}: not fetched; run 'harness fetch {dataset.key}'"
                 )
-        found = prepare(Work(dataset, model, raw, snapshot, places, processes), progress)
+        found = make(Work(dataset, model, raw, snapshot, places, processes), progress)
         for layout in bridge.layouts(dataset):
             bridge.build(Prepared(places, dataset, model, found), layout)
     return found
+
+
+def _text_of(project: Project, model: Model) -> Path:
+    """The corpus an embedded tokenizer is made from, written unless it is there."""
+    from harness.data import embedded
+
+    known = pins.load(project.source)
+    return embedded.write_corpus(Places.of(project), known.dataset(str(model.corpus)))
 
 
 def prepare_embedded(project: Project, dataset_key: str, progress: Progress) -> None:

@@ -5,9 +5,10 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data import arrow, bridge, manifest, ready
+from harness.data import arrow, bridge, manifest, ready, stores
 from harness.data.digests import Digests
 from harness.data.manifest import Manifest, SplitCounts
+from harness.data.pins import STORES
 from harness.data.places import Places
 from harness.data.progress import Progress
 from harness.data.tokenise import load
@@ -40,10 +41,14 @@ def verify(places: Places, name: str, progress: Progress) -> Verdict:
             problems.append(f"{path}: digest differs from the manifest")
     if problems:
         return Verdict(found, 0, tuple(problems))
+    stored = found.contract["packing"] == STORES
     rows = 0
     for split, counts in found.splits.items():
         progress(f"{name} {split} rows", 0, counts.sequences)
-        problems += _split(folder / split, found, split, counts)
+        if stored:
+            problems += stores.rows(folder, found, split)
+        else:
+            problems += _split(folder / split, found, split, counts)
         rows += counts.sequences
         progress(f"{name} {split} rows", counts.sequences, counts.sequences)
     return Verdict(found, rows, tuple(problems))
@@ -95,6 +100,8 @@ def verify_around(project: Project, key: str, progress: Progress) -> list[str]:
 def sample(places: Places, name: str, tokenizer: Path, count: int) -> list[tuple[str, int, str]]:
     """Rows spread evenly over each split, decoded: split, row number, text."""
     found, decoder = manifest.read(places.manifest(name)), load(tokenizer)
+    if found.contract["packing"] == STORES:
+        return stores.sample(places.processed(name), found, tokenizer, count)
     texts = []
     for split, counts in found.splits.items():
         wanted = np.unique(np.linspace(0, counts.sequences - 1, count).astype(int))

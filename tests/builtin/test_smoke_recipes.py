@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 import yaml
+from ensemble import settings
 
 from harness.inside.compose import compose
 from harness.plan import Choices, Plan, plan
@@ -17,8 +18,8 @@ ROOT = Path("/nonexistent")
 
 
 def planned(model: str, dataset: str) -> Plan:
-    taught = "teacher_family" in CATALOGUE.recipe(model, dataset).fields
-    teachers = (Path("teacher.ckpt"),) if taught else ()
+    families = CATALOGUE.recipe(model, dataset).teacher_families
+    teachers = tuple(Path("teacher.ckpt") for _ in families)
     choices = Choices(model, dataset, profile="smoke", teachers=teachers)
     return plan(Project(source=SOURCE, root=ROOT), choices, CATALOGUE)
 
@@ -37,9 +38,14 @@ def composed(one: Plan) -> Any:
 def test_a_smoke_recipe_composes(model: str, dataset: str) -> None:
     one = planned(model, dataset)
     fields = one.recipe.fields
-    assert one.recipe.source == "builtin"
+    assert one.recipe.source == ("ensemble" if dataset == "jaweb" else "builtin")
     assert (SOURCE / "builtin" / one.recipe.entrypoint).is_file()
     config = composed(one)
+    if dataset == "jaweb":
+        settings.check(config)
+        assert config["smoke_updates"] == fields["max_steps"]
+        assert config["arm"] in (None, f"{fields.get('pool')}-{fields['member']}")
+        return
     assert config["model"]["name"] == "tiny"
     assert config["model"]["length"] == fields["sequence_length"]
     if model == "rdlm":  # which has names of its own
