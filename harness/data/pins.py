@@ -64,7 +64,6 @@ class Dataset:
     files: Mapping[str, str | None]
     splits: tuple[Split, ...]
     detokenizer: str | None
-    packing: str
     tokenizer: str
     models: tuple[str, ...]
     sequence_length: int
@@ -74,6 +73,7 @@ class Dataset:
     by_name: ByName | None
     required_free: int
     generator: Generator | None
+    packing: str = ROWS
 
 
 @dataclass(frozen=True)
