@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from harness import adapters, mirrors, nix, places, sandbox
@@ -58,6 +58,8 @@ def check(
         entry = load(project.source).tables["sources"][tree.name]
         beside = adapters.mounts(project, entry["adapters"])
         box = inside_box(project, built, (Mount(tree.path, places.SOURCE), *beside), tree.name)
+        # Some make a folder there at once; a training has a cache of its own, read-only.
+        box = replace(box, variables={**box.variables, "HF_HOME": f"{places.WORK}/huggingface"})
         request = {"root": places.SOURCE, "entrypoint": entry["entrypoint"]}
         report(f"importing what {tree.label} imports")
         command = [places.PYTHON, f"{places.INSIDE}/imports.py"]

@@ -68,7 +68,7 @@ def _imports(project: Project, environment: str, mirrors: dict[str, Mirror], as_
         for one in ones:
             if one.error:
                 what = f"{one.module} {one.name}".strip()
-                state = "is not there, which the code allows" if one.optional else "FAILS"
+                state = "is not there, and no training needs it" if one.optional else "FAILS"
                 click.echo(f"{name}: {what} {state}: {one.error} ({one.places[0]})")
         modules = {one.module: one.provider for one in ones if not one.error}
         adapted = sorted(name for name, provider in modules.items() if provider == "adapters")

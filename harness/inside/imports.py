@@ -2,7 +2,8 @@
 
 Run inside the sandbox: `python imports.py < request > found`. The request is JSON: `root`, the
 tree; `entrypoint`, its program, relative to it. All Python files of the project that the program
-belongs to are read, whatever runs of them; what they import from outside is imported.
+belongs to are read; what they import from outside is imported. What only files ask for that the
+program does not import, or what the code asks for and goes on without, is optional.
 """
 
 import ast
@@ -31,16 +32,49 @@ def imports(root: Path, entrypoint: PurePath) -> list[Import]:
     """What the files of the entry point's project import from outside the tree."""
     project = root / entrypoint.parts[0] if len(entrypoint.parts) > 1 else root
     folders = [root / parent for parent in entrypoint.parents]
+    reached = _reached(root / entrypoint, folders)
     found = []
     for file in sorted(project.rglob("*.py")):
-        tree = ast.parse(file.read_bytes(), str(file))
-        for node, optional in _statements(tree, optional=False):
+        for node, optional in _statements(_parsed(file), optional=file not in reached):
             place = f"{file.relative_to(root)}:{node.lineno}"
             for module, name in _imported(node):
                 top = module.partition(".")[0]
                 if top not in sys.stdlib_module_names and not _local(top, folders):
                     found.append(Import(module, name, place, optional))
     return found
+
+
+def _parsed(file: Path) -> ast.Module:
+    return ast.parse(file.read_bytes(), str(file))
+
+
+def _reached(program: Path, folders: list[Path]) -> set[Path]:
+    """The files of the tree that a program imports, by way of others too, itself included."""
+    reached: set[Path] = set()
+    left = [program]
+    while left:
+        file = left.pop()
+        if file in reached or not file.is_file():
+            continue
+        reached.add(file)
+        for node, _ in _statements(_parsed(file), optional=False):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                above = [file.parents[node.level - 1]]
+                names = [f"{node.module or ''}.{alias.name}".strip(".") for alias in node.names]
+            else:
+                above = folders
+                names = [f"{module}.{name}".strip(".") for module, name in _imported(node)]
+            left += [path for name in names for at in above for path in _files(at, name)]
+    return reached
+
+
+def _files(folder: Path, name: str) -> Iterator[Path]:
+    """The files that importing a dotted name runs, if its modules lie in `folder`."""
+    at = folder
+    for part in name.split("."):
+        yield at / f"{part}.py"
+        at = at / part
+        yield at / "__init__.py"
 
 
 def _statements(

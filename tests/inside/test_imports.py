@@ -15,9 +15,9 @@ def tree(tmp_path: Path) -> Path:
     """A project in `src/`, with a package of its own, beside another project."""
     files = {
         "src/one/main.py": (
-            "import json\nimport torch.nn as nn\nfrom one.parts import x\nimport side\n"
+            "import json\nimport torch.nn as nn\nfrom one.parts import deep\nimport side\n"
         ),
-        "src/one/side.py": "from numpy import array, zeros as z\nfrom . import parts\n",
+        "src/one/side.py": "from numpy import array, zeros as z\nfrom . import other\n",
         "src/one/parts/deep.py": (
             "def later():\n"
             "    import datasets\n"
@@ -30,6 +30,7 @@ def tree(tmp_path: Path) -> Path:
             "except ValueError:\n"
             "    pass\n"
         ),
+        "src/one/idle.py": "import unused\n",
         "other/main.py": "import elsewhere\n",
     }
     for name, text in files.items():
@@ -52,6 +53,7 @@ def test_what_comes_from_outside_is_found_with_its_place(tree: Path) -> None:
         ("fast", ""): (f"{deep}:4", True),
         ("slow", ""): (f"{deep}:6", False),
         ("needed", ""): (f"{deep}:8", False),
+        ("unused", ""): ("src/one/idle.py:1", True),
     }
 
 
