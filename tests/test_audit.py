@@ -16,13 +16,17 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from run_folders import BASE, SMOKE, Here, completed_run, reading, relist, rewrite
 
-from harness.audit import Audit, Machine, Verdict, audit, audit_all, runs_below
+from harness.audit import Audit, Machine, Verdict, audit, audit_all, pins, runs_below
+from harness.audit.recorded import Recorded
 from harness.audit.trees import record, worst
 from harness.audit.verdicts import differs, exit_code
 from harness.errors import Refused
+from harness.folder import IDENTITY
+from harness.nar import nar_sha256
 from harness.plan import Choices
 from harness.project import Project
 from harness.schemas import validate
+from harness.sources import commit
 
 __all__ = ["reading"]
 SOURCE = Path(__file__).parents[1]
@@ -448,3 +452,27 @@ def test_a_time_to_come_differs_also_where_the_clock_was_set_back(here: Here, ru
     told = differing(audit(here, run))
     assert "attempt 1 started 2999-01-01T00:00:00Z, later than now" in told
     assert "before provenance.json: attempt 1 started" in told
+
+
+def test_a_commit_near_the_pinned_one_is_never_called_the_pinned_one(
+    here: Here, project: Project
+) -> None:
+    near = "5" * 40
+    tree = project.data / "sources" / f"mdlm-{near}"
+    tree.mkdir(parents=True)
+    (tree / "main.py").write_text("")
+    source = {"name": "mdlm", "commit": near, "pinned": commit(project, "mdlm")}
+    identity = {
+        "source": {**source, "tree": nar_sha256(tree)},
+        "recipe": {},
+        "adapters": here.adapters([]),
+    }
+    told = Recorded(here, project.root, {IDENTITY: identity}, {}, {}, datetime.now(UTC))
+    found = {claim.name: claim for claim in pins.code(told)}
+    assert found.pop("source commit").verdict is Verdict.UNCHECKED
+    assert {claim.verdict for claim in found.values()} == {Verdict.HOLDS}
+    identity["source"] |= {"pinned": "6" * 40}
+    (tree / "main.py").write_text("changed")
+    claims = pins.code(replace(told, machine=Here(project)))
+    changed = {claim.name for claim in claims if claim.verdict is Verdict.DIFFERS}
+    assert changed == {"source pin", "source tree"}
