@@ -34,6 +34,33 @@ def test_datasets_reads_the_training_cache(smoke: Project, tmp_path: Path) -> No
     assert (found[:100]["attention_mask"] == 1).all()
 
 
+BARE = """
+import socket, sys
+def refuse(*_, **__): raise AssertionError("a socket was opened")
+socket.socket.connect = refuse
+socket.getaddrinfo = refuse
+import datasets, transformers
+found = datasets.load_dataset("lm1b", cache_dir=sys.argv[1])
+tokenizer = transformers.AutoTokenizer.from_pretrained("bert-base-uncased")
+print({name: len(split) for name, split in sorted(found.items())}, len(tokenizer))
+"""
+
+
+def test_rdlm_layout_is_loaded_by_bare_names_without_a_socket(
+    smoke: Project, tmp_path: Path
+) -> None:
+    for library in ("datasets", "transformers"):
+        pytest.importorskip(library, reason="the library is not in this environment")
+    folder = ready.training_cache(smoke, "smoke-lm1b", "rdlm")
+    environment = {**os.environ, **offline.VARIABLES, "HF_HOME": str(tmp_path / "home")}
+    done = subprocess.run(
+        [sys.executable, "-c", BARE, str(tmp_path / "cache")],
+        capture_output=True, text=True, env=environment, cwd=folder,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "{'test': 4894, 'train': 55106} 555"
+
+
 @pytest.mark.parametrize("how", ["path", "name", "moved"])
 def test_transformers_loads_the_tokenizer_without_a_socket(
     smoke: Project, tmp_path: Path, how: str

@@ -59,14 +59,24 @@ def test_a_message_without_a_name_lists_what_is_seen() -> None:
     assert "bert-base-uncased, gpt2-large" in line
 
 
-def test_the_library_reports_our_endpoint_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    "call",
+    [
+        "hf_hub_download('owner/some-model', 'config.json')",
+        "snapshot_download('owner/some-model')",
+        "HfApi().model_info('owner/some-model')",
+        # How a kernel's variants are looked up, although its snapshot is in the cache.
+        "list(HfApi().list_repo_tree('owner/some-model', revision='v1'))",
+    ],
+)
+def test_the_library_reports_our_endpoint_at_once(call: str) -> None:
     """The locked huggingface_hub itself, told to be offline: no socket, and a readable message."""
     import socket
     import subprocess
     import sys
     import time
 
-    code = "import huggingface_hub as h; h.hf_hub_download('owner/some-model', 'config.json')"
+    code = f"from huggingface_hub import *; {call}"
     start = time.monotonic()
     done = subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True,
