@@ -1,6 +1,8 @@
 """The trees a run's code comes from: what is not part of the identity is not shown either."""
 
 import py_compile
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -11,6 +13,8 @@ from harness import places, sandbox
 from harness.identity import tree_digest
 from harness.sandbox import Mount
 from harness.sources import hidden
+
+SOURCE = Path(__file__).parents[1]
 
 
 @pytest.fixture
@@ -68,3 +72,13 @@ def test_byte_code_is_not_what_runs(base: Path, tree: Path) -> None:
     assert sandbox.run(hiding, command).stdout == b"source source\n"
     write = [sandbox_base.PYTHON, "-c", f"open('{places.SOURCE}/__pycache__/x', 'w')"]
     assert b"Read-only" in sandbox.run(hiding, write).stderr
+
+
+def test_the_linters_cache_is_in_no_digested_tree() -> None:
+    """Else a run of the linter, beside an audit say, would make another launch of every one."""
+    for path in ("builtin/main.py", "adapters/train_duo.py"):
+        done = subprocess.run(
+            [sys.executable, "-m", "ruff", "check", "--show-settings", path],
+            cwd=SOURCE, capture_output=True, text=True, check=True,
+        )  # fmt: skip
+        assert f'cache_dir = "{SOURCE}/.ruff_cache"' in done.stdout
