@@ -13,7 +13,8 @@ from harness.files import sha256_file
 from harness.project import Project
 
 CHECKOUT = Path(__file__).parents[1]
-NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__", "runs", "data", "evaluations")
+NOT_COPIED = shutil.ignore_patterns(".*", "__pycache__")
+AT_THE_TOP = {"runs", "data", "evaluations"}  # what a user of the checkout may have there
 SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 24, "layer_norm_epsilon": 1e-5}
 END = 256  # after the bytes
 
@@ -62,7 +63,12 @@ def write(snapshot: Path, spread: float = 0.3) -> Path:
 
 def pinned(source: Path, root: Path) -> Project:
     """A copy of the checkout whose pins name a small GPT-2 large, which lies in `root`'s cache."""
-    shutil.copytree(CHECKOUT, source, ignore=NOT_COPIED)
+
+    def ignored(folder: str, names: list[str]) -> set[str]:
+        at_the_top = AT_THE_TOP if Path(folder) == CHECKOUT else set[str]()
+        return NOT_COPIED(folder, names) | at_the_top
+
+    shutil.copytree(CHECKOUT, source, ignore=ignored)
     project = Project(source=source, root=root)
     pins = json.loads((source / "pins.json").read_text())
     model = pins["models"]["gpt2-large"]
