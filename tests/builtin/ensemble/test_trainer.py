@@ -1,7 +1,10 @@
 """Training: the gradient's normalisation, exact resumption, students, files, failures."""
 
 import json
+import os
 import signal
+import subprocess
+import sys
 
 import ensemble_runs
 import ensemble_stops
@@ -9,7 +12,7 @@ import numpy as np
 import pytest
 import torch
 from ensemble import start, state
-from ensemble.settings import Refusal
+from ensemble.settings import Refusal, flat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from world import World
@@ -115,6 +118,36 @@ def test_the_cap_of_a_smoke_run_within_an_epoch(root) -> None:
 @pytest.mark.e2e
 def test_killed_at_random_instants_it_ends_with_the_same_bytes(tmp_path) -> None:
     assert len(ensemble_stops.stops(tmp_path, 3, seed=5)) == 3
+
+
+@pytest.mark.e2e
+def test_any_number_of_processes_has_the_same_cursor(taught) -> None:
+    shape = {"batch__microbatch": 2, "launch__accumulation": 4}
+    whole = ensemble_runs.student(taught, "one", "geo-v42", **shape)
+    assert start.run(whole) == 0
+    # Stopped by one process, gone on with by two.
+    config = ensemble_runs.student(taught, "two", "geo-v42", **shape)
+    trainer = start.prepared(config, HERE)
+    trainer._stop(signal.SIGTERM, None)
+    assert trainer.run() == 143
+    config["launch"] |= {"devices": 2, "accumulation": 2}
+    values = flat(config).items()
+    words = [f"{name}={json.dumps(value)}" for name, value in values]
+    main = ensemble_stops.BUILTIN / "ensemble" / "main.py"
+    done = subprocess.run(
+        [sys.executable, "-B", str(main), f"hydra.run.dir={taught}/hydra", *words],
+        env={**os.environ, "PYTHONPATH": str(ensemble_stops.BUILTIN), "OMP_NUM_THREADS": "1"},
+        cwd=taught,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    one, two = (state.load(taught / n / "checkpoints" / "last.ckpt") for n in ("one", "two"))
+    for name in ("global_step", "epoch", "cursor", "totals", "plan", "metrics_rows"):
+        assert one[name] == two[name]
+    for name, weight in one["state_dict"].items():
+        torch.testing.assert_close(weight, two["state_dict"][name], rtol=0.02, atol=0.02)
 
 
 def test_a_failure_leaves_its_record_and_a_safe_checkpoint(root, monkeypatch) -> None:
