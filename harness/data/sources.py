@@ -54,10 +54,13 @@ class LinesBlock:
 
 @lru_cache(2)
 def _opened(path: Path) -> "parquet.ParquetFile":
-    """A Parquet file, its footer parsed once a process and not once a block."""
+    """A Parquet file, its footer parsed once a process and not once a block.
+
+    Read page by page: a column of a large row group is not brought into memory whole.
+    """
     from pyarrow import parquet
 
-    return parquet.ParquetFile(path)
+    return parquet.ParquetFile(path, buffer_size=_BLOCK, pre_buffer=False)
 
 
 @dataclass(frozen=True)
