@@ -19,7 +19,7 @@ def commands() -> list[tuple[str, list[str]]]:
     found = []
     for page in PAGES:
         for block in BLOCK.findall(page.read_text()):
-            for line in block.splitlines():
+            for line in block.replace("\\\n", " ").splitlines():
                 words = shlex.split(line)
                 if words[:1] == ["./bootstrap"]:
                     found.append((words[1], words[2:]))
