@@ -12,7 +12,7 @@ def collate(windows: Windows, samples: Counts, kept: Counts, bos: int) -> tuple[
 
     A row's input is BOS and its targets but the last; what stands behind does not count.
     """
-    width = int(kept.max())
+    width = max(1, int(kept.max()))  # a process with no sample left has nothing that counts
     inputs = np.full((len(samples), width + 1), bos, np.int64)
     for row, (sample, length) in enumerate(zip(samples.tolist(), kept.tolist(), strict=True)):
         inputs[row, 1 : length + 1] = windows.tokens(sample, length)

@@ -5,7 +5,7 @@ import json
 import ensemble_runs
 import numpy as np
 import pytest
-from ensemble import mixture, stores, windows
+from ensemble import batches, mixture, stores, windows
 from ensemble.settings import Refusal
 
 
@@ -59,6 +59,14 @@ def test_batches_hold_windows_of_like_length(made) -> None:
         return np.mean([np.ptp(kept) for kept in batches])
 
     assert spread(1000) < 0.4 * spread(1)
+
+
+def test_a_sample_of_which_nothing_counts_has_a_shape(made) -> None:
+    _, indexed, plan = made
+    samples, kept = mixture.batch_of(plan.epochs[0], 0, 1)
+    tokens, labels, valid = batches.collate(indexed, samples, kept * 0, 22)
+    assert tokens.shape == labels.shape == valid.shape == (1, 1)
+    assert not valid.any()
 
 
 def test_too_little_chat_is_refused(made) -> None:
