@@ -2,6 +2,7 @@
 
 import os
 import platform
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -18,10 +19,16 @@ def now() -> str:
     return datetime.now(UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def begin(run: Path, launch: Launch, resumed_at: int | None = None) -> dict[str, object]:
+def begin(
+    run: Path,
+    launch: Launch,
+    resumed_at: int | None = None,
+    site: Mapping[str, object] | None = None,
+) -> dict[str, object]:
     """Record a new attempt at `launch` in `run`, keeping the attempts before it.
 
-    `resumed_at` is the step it goes on from, where that is not bit for bit.
+    `resumed_at` is the step it goes on from, where that is not bit for bit; `site` is what a
+    scheduler adds: the job, and each node's own facts.
     """
     before: list[object] = []
     if (run / PROVENANCE).exists():
@@ -37,6 +44,8 @@ def begin(run: Path, launch: Launch, resumed_at: int | None = None) -> dict[str,
     }
     if resumed_at is not None:
         attempt["resumed_at"] = resumed_at
+    if site is not None:
+        attempt["site"] = dict(site)
     record: dict[str, object] = {
         "schema_version": 1,
         "identity_sha256": launch.identity.sha256,

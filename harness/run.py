@@ -15,6 +15,7 @@ from harness.errors import HarnessError, Refused
 from harness.files import open_log, open_plain, publish_bytes, publish_json, resolve_inside
 from harness.folder import State
 from harness.launch import Launch
+from harness.site import ALONE, Site
 from harness.supervise import supervise
 
 PROGRESS = "progress.json"
@@ -53,7 +54,10 @@ class Outcome:
 
 
 def train(
-    launch: Launch, on_progress: Callable[[Progress], None], stop_after: int | None = None
+    launch: Launch,
+    on_progress: Callable[[Progress], None],
+    stop_after: int | None = None,
+    site: Site = ALONE,
 ) -> Outcome:
     """Run `launch` to completion in its folder, or find that it is complete already.
 
@@ -67,13 +71,13 @@ def train(
         if state is State.COMPLETE:
             return Outcome(run, folder.completed(run), skipped=True)
         _write_records(run, launch)
-        record = provenance.begin(run, launch, resume.prepare(run, launch))
+        record = provenance.begin(run, launch, resume.prepare(run, launch), site.facts)
         status = supervise(
-            launch.box(),
-            list(launch.plan.argv),
+            site.box(launch),
+            site.command(launch),
             run / folder.STDOUT,
             run / folder.STDERR,
-            lambda: _tell(run, on_progress, stop_after),
+            lambda: _tell(run, on_progress, stop_after) or site.stop(),
         )
         provenance.end(run, record, status)
         if status:

@@ -20,10 +20,12 @@ mirror_option = click.option(
     help="A copy of an upstream's repository, instead of GitHub.",
 )
 OPTIONS = (
-    click.argument("model"),
-    click.argument("dataset"),
     click.option("--profile", default="paper", show_default=True, help="paper, or smoke: minutes."),
-    click.option("--devices", type=int, help="GPUs a node (or CPU processes)."),
+    click.option(
+        *("--devices", "--gpus-per-node", "devices"),
+        type=int,
+        help="GPUs a node (or CPU processes).",
+    ),
     click.option("--nodes", type=int, default=1, show_default=True),
     click.option("--per-device-batch", type=int, help="Examples a device and micro-step."),
     click.option("--seed", type=int, default=42, show_default=True),
@@ -52,14 +54,26 @@ OPTIONS = (
 
 def launch_choices(function: Callable[..., Any]) -> Callable[..., Any]:
     """Give a command the launch arguments; it receives them as one `choices` value."""
+    return _choosing(function, required=True)
 
+
+def one_or_many(function: Callable[..., Any]) -> Callable[..., Any]:
+    """As `launch_choices`, but MODEL and DATASET may be left out together: both are "" then."""
+    return _choosing(function, required=False)
+
+
+def _choosing(function: Callable[..., Any], required: bool) -> Callable[..., Any]:
     @wraps(function)
     def command(*args: Any, **given: Any) -> Any:
+        if given["dataset"] is None and given["model"] is not None:
+            raise click.UsageError("Missing argument 'DATASET'.", click.get_current_context())
         locked = {name: given.pop(name) for name in LOCKED}
         chosen = {name: given.pop(name) for name in Choices.__dataclass_fields__ if name in given}
+        chosen |= {"model": chosen["model"] or "", "dataset": chosen["dataset"] or ""}
         choices = Choices(**chosen, locked={n: v for n, v in locked.items() if v is not None})
         return function(*args, choices=choices, **given)
 
-    for option in reversed(OPTIONS):
+    arguments = [click.argument(name, required=required) for name in ("model", "dataset")]
+    for option in reversed((*arguments, *OPTIONS)):
         command = option(command)
     return command

@@ -12,9 +12,17 @@ if TYPE_CHECKING:
 
 def launch(project: Project, planned: Plan, reporter: "Reporter") -> "Launch":
     """Make the embedded data if it is missing, then environment, configuration, identity."""
+    from harness.launch import ready_launch
+
+    found = ready_launch(project, supplied(project, planned, reporter), reporter.say)
+    reporter.say(f"identity {found.identity.sha256}")
+    return found
+
+
+def supplied(project: Project, planned: Plan, reporter: "Reporter") -> Plan:
+    """The plan, once the embedded data it may lack is made."""
     from harness.cli.bars import bars
     from harness.data import pins, ready
-    from harness.launch import ready_launch
 
     key = planned.recipe.data
     if planned.lacks("data") and pins.load(project.source).dataset(key).kind == "embedded":
@@ -22,6 +30,4 @@ def launch(project: Project, planned: Plan, reporter: "Reporter") -> "Launch":
         with bars() as progress:
             ready.prepare_embedded(project, key, progress)
         planned = plan(project, planned.choices)
-    found = ready_launch(project, planned, reporter.say)
-    reporter.say(f"identity {found.identity.sha256}")
-    return found
+    return planned

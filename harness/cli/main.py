@@ -18,6 +18,10 @@ INTERRUPTED = 130
 COMMANDS = {
     "train": "Train a recipe in the sandbox and record the result.",
     "plan": "Show a launch (argv, mounts, inputs) without doing anything.",
+    "submit": "Submit launches to Slurm, one or a whole matrix.",
+    "status": "Show what every run is doing, from files alone.",
+    "logs": "Print a run's logs, and follow them.",
+    "cancel": "Take launches back from Slurm.",
     "show": "Show a recipe: published list, deviations and why.",
     "list": "List recipes, profiles and datasets.",
     "fetch": "Fetch pinned datasets and tokenizers.",

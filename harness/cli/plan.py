@@ -4,18 +4,35 @@ import json
 
 import click
 
-from harness.cli.choices import launch_choices
+from harness.cli.choices import one_or_many
+from harness.errors import Refused
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
 
+NETWORKS = {
+    False: "none",
+    True: "the hosts' own, shared for the nodes to meet: weaker isolation, part of the identity",
+}
+
 
 @click.command()
-@launch_choices
+@one_or_many
+@click.option("--all", "everything", is_flag=True, help="Every recipe, teachers before students.")
 @click.option("--json", "as_json", is_flag=True, help="Print the whole plan as JSON.")
 @click.pass_obj
-def command(project: Project, choices: Choices, as_json: bool) -> None:
+def command(project: Project, choices: Choices, everything: bool, as_json: bool) -> None:
     """Show what `train MODEL DATASET` would run, on what, with which inputs."""
-    show_plan(plan(project, choices), as_json)
+    if everything == bool(choices.model):
+        raise Refused("plan: give MODEL and DATASET, or --all")
+    if not everything:
+        show_plan(plan(project, choices), as_json)
+        return
+    from harness.cli.table import show_entries
+    from harness.matrix import entries, every
+
+    if choices.name or choices.teachers:
+        raise Refused("--all: --name and --teacher are of one launch; leave them out")
+    show_entries(entries(project, every(project, choices)), as_json)
 
 
 def show_plan(planned: Plan, as_json: bool) -> None:
@@ -33,6 +50,7 @@ def show_plan(planned: Plan, as_json: bool) -> None:
             f"{planned.effective_batch} = {planned.nodes} nodes x {planned.devices} devices x "
             f"{planned.per_device_batch} x {planned.accumulation} accumulated"
         ),
+        "network": NETWORKS[planned.nodes > 1],
         "evidence": str(recipe.fields["evidence"]),
         "run folder": str(planned.run),
     }

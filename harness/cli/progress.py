@@ -76,7 +76,12 @@ def line(progress: Progress) -> str:
     if progress.tokens_per_second is not None:
         parts.append(f"{progress.tokens_per_second / 1000:.1f}k tokens/s")
     if progress.seconds_left is not None:
-        minutes, seconds = divmod(round(progress.seconds_left), 60)
-        hours, minutes = divmod(minutes, 60)
-        parts.append(f"{hours}:{minutes:02}:{seconds:02} left")
+        parts.append(f"{clock(progress.seconds_left)} left")
     return "  ".join(parts)
+
+
+def clock(duration: float) -> str:
+    """Seconds as `0:00:42`."""
+    minutes, seconds = divmod(round(duration), 60)
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours}:{minutes:02}:{seconds:02}"

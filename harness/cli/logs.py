@@ -1,0 +1,24 @@
+"""`harness logs`: what a run's trainer and its jobs said."""
+
+from pathlib import Path
+
+import click
+
+from harness.project import Project
+
+
+@click.command()
+@click.argument("run", type=click.Path(path_type=Path))
+@click.option("--follow", "-f", is_flag=True, help="Go on as more is written, until Ctrl-C.")
+@click.option("--lines", "-n", type=click.IntRange(0), help="Begin with the last lines of each.")
+@click.pass_obj
+def command(project: Project, run: Path, follow: bool, lines: int | None) -> None:
+    """Print the logs of RUN (a run folder or its name): its trainer's, and its last job's.
+
+    What a terminal would act on is shown as an escape.
+    """
+    from harness.tail import follow as lines_of
+    from harness.tail import of_run
+
+    for line in lines_of(lambda: of_run(project, run), lines, follow):
+        click.echo(line)

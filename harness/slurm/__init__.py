@@ -1,0 +1,1 @@
+"""Launches on a Slurm cluster, through submitit."""

@@ -1,0 +1,98 @@
+"""Logs are shown line by line, as they grow, and say nothing to a terminal."""
+
+from pathlib import Path
+
+import pytest
+
+from harness import tail
+from harness.errors import Refused
+from harness.project import Project
+from harness.slurm.files import Submission
+from harness.tail import follow, of_run
+
+
+@pytest.fixture
+def logs(tmp_path: Path) -> list[Path]:
+    made = [tmp_path / "stdout.log", tmp_path / "stderr.log"]
+    made[0].write_text("one\ntwo\n")
+    made[1].write_text("three")
+    return made
+
+
+def test_each_log_has_its_header(logs: list[Path]) -> None:
+    assert list(follow(lambda: logs, None, False)) == [
+        "==> stdout.log <==", "one", "two", "==> stderr.log <==", "three",
+    ]  # fmt: skip
+
+
+def test_only_the_last_lines(logs: list[Path]) -> None:
+    assert list(follow(lambda: logs, 1, False))[1] == "two"
+    assert list(follow(lambda: logs, 0, False)) == []
+
+
+def test_what_a_terminal_would_act_on_is_an_escape(tmp_path: Path) -> None:
+    log = tmp_path / "stdout.log"
+    log.write_bytes(b"\x1b[2J\x9b\x07a\tb\r\n\xff\xc3\n")
+    _, first, second = follow(lambda: [log], None, False)
+    assert first == "\\x1b[2J\ufffd\\x07a\tb"
+    assert second == "\ufffd\ufffd"
+
+
+def test_following_goes_on_with_what_comes(
+    logs: list[Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    new = logs[0].with_name("new.log")
+    later = iter(
+        [
+            lambda: logs[0].open("a").write("four\nfi"),
+            lambda: logs[0].open("a").write("ve\n"),
+            lambda: logs[0].write_text("replaced\n"),
+            lambda: new.write_text("another\n"),
+        ]
+    )
+    monkeypatch.setattr(tail.time, "sleep", lambda seconds: next(later)())
+    lines = follow(lambda: [p for p in (*logs, new) if p.exists()], None, True)
+    found = []
+    with pytest.raises(RuntimeError):  # the last sleep has nothing more to do
+        for line in lines:
+            found.append(line)
+    assert found == [
+        "==> stdout.log <==", "one", "two", "four", "five", "replaced",
+        "==> new.log <==", "another",
+    ]  # fmt: skip
+
+
+def test_a_line_without_end_is_shown_in_parts(tmp_path: Path) -> None:
+    log = tmp_path / "stdout.log"
+    log.write_bytes(b"x" * 300_000)
+    lines = list(follow(lambda: [log], None, False))
+    assert 3 < len(lines) < 20
+    assert all(len(line) <= 1 << 14 for line in lines)
+
+
+def test_a_runs_logs_are_its_trainers_and_its_last_jobs(tmp_path: Path) -> None:
+    project = Project(source=tmp_path, root=tmp_path)
+    run = project.runs / "a"
+    run.mkdir(parents=True)
+    (tmp_path / "slurm").mkdir()
+    for job in ("7", "8"):
+        Submission(
+            job=job, run=run, identity=None, model="mdlm", dataset="lm1b", seed=1, nodes=1,
+            gpus_per_node=1, after=(), submitted="2026-01-01T00:00:00Z",
+        ).publish(project)  # fmt: skip
+        (tmp_path / "slurm" / f"{job}_0_log.err").write_text("")
+    (run / "stdout.log").write_text("")
+    for given in (run, Path("a")):
+        assert [path.name for path in of_run(project, given)] == ["8_0_log.err", "stdout.log"]
+
+
+def test_what_was_never_launched_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(Refused, match="no run folder, and no job"):
+        of_run(Project(source=tmp_path, root=tmp_path), Path("nothing"))
+
+
+def test_a_link_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
+    log = tmp_path / "stdout.log"
+    log.symlink_to("/etc/passwd")
+    with pytest.raises(Refused, match="cannot be opened as a plain file"):
+        list(follow(lambda: [log], None, False))
