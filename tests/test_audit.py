@@ -203,6 +203,7 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
         "provenance.json", lambda r: r.update(identity_sha256="0" * 64), "identity of the facts",
     ),
     "a seed": ("identity.json", lambda r: r.update(seed=7), "identity | "),
+    "a network": ("identity.json", lambda r: r.update(network="fabric"), "network | "),
     "a batch": ("identity.json", lambda r: r.update(accumulation=3), "batch | "),
     "a field of the recipe": (
         "identity.json", lambda r: r["recipe"]["fields"].update(lr=1), "differs in fields/lr",

@@ -32,6 +32,7 @@ CHECKS: tuple[tuple[str, Check, tuple[str, ...]], ...] = (
     ("recipe, argument list, configuration", own.copies, (_I,)),
     ("argument list rendered", own.rendering, (_I,)),
     ("batch", own.batch, (_I,)),
+    ("network", own.network, (_I,)),
     ("exit status", own.ending, (_F,)),
     ("order of times", own.order, (_F, _C)),
     ("resumed", own.resumed, (_F, _C)),

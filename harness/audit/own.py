@@ -85,6 +85,12 @@ def batch(run: Recorded) -> Iterator[Claim]:
     yield all_of("batch", faults, product)
 
 
+def network(run: Recorded) -> Iterator[Claim]:
+    """The sandbox had no network; or its hosts' own, which only several nodes may share."""
+    expected = "fabric" if run.identity["nodes"] > 1 else "none"
+    yield equal("network", expected, run.identity["network"], folder.IDENTITY)
+
+
 def logs(run: Recorded) -> Iterator[Claim]:
     """Both logs are there."""
     absent = [name for name in (folder.STDOUT, folder.STDERR) if name not in run.files]
