@@ -1,4 +1,4 @@
-"""A private Slurm cluster of two nodes on this machine, on loopback, in a folder of its own.
+"""A private Slurm cluster of three nodes on this machine, on loopback, in a folder of its own.
 
 `python tests/slurm_cluster.py FOLDER` starts one by hand and stops it at SIGTERM or Ctrl-C.
 """
@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-NODES = ("one", "two")
+NODES = ("one", "two", "three")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 SECONDS = 120
 CONFIGURATION = """
@@ -49,8 +49,7 @@ InactiveLimit=0
 SlurmdParameters=config_overrides
 SlurmctldDebug=info
 SlurmdDebug=info
-NodeName={nodes[0]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[0]} CPUs=8
-NodeName={nodes[1]} NodeHostname={host} NodeAddr=127.0.0.1 Port={ports[1]} CPUs=8
+{nodes}
 PartitionName=main Nodes={names} Default=YES MaxTime=INFINITE State=UP PriorityTier=1 GraceTime=20
 PartitionName=urgent Nodes={names} MaxTime=INFINITE State=UP PriorityTier=10 PreemptMode=OFF
 """
@@ -73,7 +72,7 @@ class Cluster:
         self.daemons: dict[str, subprocess.Popen[bytes]] = {}
 
     def start(self) -> None:
-        """Start munge, the controller and a daemon for each node; wait until both are idle."""
+        """Start munge, the controller and a daemon for each node; wait until all are idle."""
         self._configure()
         folder = self.folder
         self._run(
@@ -89,9 +88,10 @@ class Cluster:
         self.wait_idle()
 
     def wait_idle(self) -> None:
-        """Wait until both nodes are there and do nothing."""
+        """Wait until every node that was not lost is there and does nothing."""
+        there = str(len(self.daemons.keys() & set(NODES)))
         idle = ("sinfo", "-h", "-p", "main", "-t", "idle", "-o", "%D")
-        _until(lambda: self.command(*idle).strip() == "2", "idle nodes")
+        _until(lambda: self.command(*idle).strip() == there, "idle nodes")
 
     def start_node(self, node: str) -> None:
         """Start the daemon of `node`."""
@@ -144,14 +144,18 @@ class Cluster:
         key = self.folder / "munge.key"
         key.write_bytes(os.urandom(128))
         key.chmod(0o400)
-        controller, *ports = _free_ports(3)
+        controller, *ports = _free_ports(1 + len(NODES))
+        host = socket.gethostname()
+        nodes = [
+            f"NodeName={node} NodeHostname={host} NodeAddr=127.0.0.1 Port={port} CPUs=8"
+            for node, port in zip(NODES, ports, strict=True)
+        ]
         (self.folder / "slurm.conf").write_text(
             CONFIGURATION.format(
                 folder=self.folder,
-                host=socket.gethostname(),
+                host=host,
                 controller=controller,
-                ports=ports,
-                nodes=NODES,
+                nodes="\n".join(nodes),
                 names=",".join(NODES),
             )
         )
