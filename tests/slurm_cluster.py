@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-NODES = ("one", "two", "three")
+NODES = ("n1", "n2", "n3")
 DAEMONS = ("munged", "slurmctld", "slurmd")
 SECONDS = 120
 CONFIGURATION = """

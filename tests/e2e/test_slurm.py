@@ -138,12 +138,12 @@ def test_two_nodes_train_one_launch(site: Site, straight: dict[str, Any]) -> Non
     run = site.root / "runs/straight"
     assert json.loads((run / "identity.json").read_text())["network"] == "fabric"
     (attempt,) = site.attempts("straight")
-    assert [node["name"] for node in attempt["site"]["nodes"]] == ["one", "two"]
+    assert [node["name"] for node in attempt["site"]["nodes"]] == ["n1", "n2"]
     assert attempt["site"]["network"]["interface"] == "lo"
     assert "holds" in site.harness("audit", str(run)).stdout
     assert "validation perplexity" in site.harness("logs", "straight").stdout
     (shown,) = json.loads(site.harness("status", "--json").stdout)
-    assert (shown["state"], shown["node"]) == ("complete", "one,two")
+    assert (shown["state"], shown["node"]) == ("complete", "n1,n2")
     (again,) = site.submit(*TWO, "--name", "straight")
     assert (again["state"], again["job"]) == ("complete", None)
 
@@ -170,7 +170,7 @@ def test_interrupted_in_every_way_a_launch_ends_with_the_same_bytes(
 
     # A node goes down; what came after the last checkpoint is lost with it.
     site.further(name)
-    site.cluster.lose("two")
+    site.cluster.lose("n2")
     site.put_back(name, job)  # and goes on on another one
 
     # Cancelled, and submitted again.
@@ -184,7 +184,7 @@ def test_interrupted_in_every_way_a_launch_ends_with_the_same_bytes(
     saved = [attempt["status"] for attempt in site.attempts(name)]
     assert (saved[:2], saved[3:]) == ([143, 143], [143, 0])
     nodes = [[node["name"] for node in one["site"]["nodes"]] for one in site.attempts(name)]
-    assert (nodes[0], nodes[-1]) == (["one", "two"], ["one", "three"])
+    assert (nodes[0], nodes[-1]) == (["n1", "n2"], ["n1", "n3"])
     assert [attempt["site"]["restarts"] for attempt in site.attempts(name)][:2] == [0, 1]
 
 
