@@ -25,7 +25,9 @@ def commands(arguments: list[str]) -> list[list[str]]:
         [ruff, "check", "--quiet"],
         [ruff, "format", "--check", "--quiet"],
         [sys.executable, "-m", "mypy"],
-        pytest,
+        # A file's tests stay together, for what they share; trainings take all cores by themselves.
+        [*pytest, "-m", "not e2e", "--numprocesses", "logical", "--dist", "loadfile"],
+        [*pytest, "-m", "e2e"],
     ]
 
 
