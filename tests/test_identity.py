@@ -138,7 +138,10 @@ def test_a_changed_input_changes_the_identity(tmp_path: Path, name: str) -> None
     assert CHANGES[name](before).sha256() != sha256
 
 
-def test_a_teachers_bytes_change_the_identity(tmp_path: Path) -> None:
+def test_a_teachers_bytes_change_the_identity(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("harness.adaptation.check_file", lambda *_: None)  # needs a sandbox
     teacher = tmp_path / "root" / "teacher.ckpt"
     teacher.parent.mkdir()
     teacher.write_bytes(b"a")

@@ -9,7 +9,12 @@ from hydra import compose, initialize_config_dir
 from omegaconf import OmegaConf
 
 ROOT = Path(__file__).parents[2]
-TREES = {"rdlm": "configs_rdlm", "sdtt": "configs_rounds", "di4c": "configs_rounds"}
+TREES = {
+    "rdlm": "configs_rdlm",
+    "sdtt": "configs_rounds",
+    "di4c": "configs_rounds",
+    "ensemble": "ensemble/configs",
+}
 VALUES = {
     "per_device_batch_size": "64",
     "devices": "8",

@@ -1,6 +1,7 @@
 """Tokens and keys of the user's are in no sandbox, log, record or report."""
 
 import os
+import re
 import socket
 from pathlib import Path
 
@@ -108,6 +109,6 @@ def test_no_module_records_the_environment() -> None:
     readers = {
         path.relative_to(SOURCE).as_posix()
         for path in (SOURCE / "harness").rglob("*.py")
-        if "os.environ}" in path.read_text().replace(" ", "") or "**os.environ" in path.read_text()
+        if re.search(r"[*]{2} *os[.]environ|[(=] *os[.]environ *[),]", path.read_text())
     }
     assert readers <= {"harness/nix.py", "harness/mirrors.py"}
