@@ -1,5 +1,6 @@
 """A file that somebody else wrote is taken, or refused in a line; hypothesis tries many."""
 
+import copy
 import json
 import subprocess
 import sys
@@ -66,9 +67,9 @@ def changed(draw: st.DrawFn, seed: bytes) -> bytes:
                     value = value[key]
                 holder[place[-1]] = json.loads(json.dumps(value))
             case "add" if isinstance(holder, dict):
-                holder[draw(st.text(max_size=6))] = draw(ODD)
+                holder[draw(st.text(max_size=6))] = copy.deepcopy(draw(ODD))
             case _:
-                holder[place[-1]] = draw(ODD)
+                holder[place[-1]] = copy.deepcopy(draw(ODD))
     return json.dumps(document).encode()
 
 
