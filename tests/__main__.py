@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
-PROGRAMS = ("benchmarks/", "tests/faults/sweep.py", "tests/fuzz/fuzz.py")
+PROGRAMS = ("benchmarks/", "tests/faults/sweep.py", "tests/fuzz/guided.py")
 
 
 def commands(arguments: list[str]) -> list[list[str]]:

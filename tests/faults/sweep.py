@@ -93,7 +93,7 @@ def operations(stage: Stage) -> Iterator[Case]:
     """Every action at every operation, of a first launch and of one that goes on."""
     for again in (False, True):
         for operation in _listed(stage, again):
-            for action in ACTIONS:
+            for action in ACTIONS if operation.kind != "exit" else ("kill", "power"):
                 suffer = _at(operation, action)
                 yield Case("operation", f"{action} at {operation}", suffer, again)
 

@@ -1,6 +1,6 @@
 """Fuzz the parsers of foreign files for as long as one likes, guided by coverage.
 
-    ./bootstrap test tests/fuzz/fuzz.py [--seconds N] [TARGET ...]
+    ./bootstrap test tests/fuzz/guided.py [--seconds N] [TARGET ...]
 
 Needs atheris, which no environment of the project holds; without it nothing is run, and that is
 said. Each target has a process of its own, of bounded memory and time; exit status 1 if any fails.
