@@ -85,6 +85,7 @@ DEAF = SAVES.replace("sys.exit(128 + number)", "pass")
 
 @pytest.mark.parametrize("number", SIGNALS)
 def test_an_interrupt_reaches_the_trainer_which_saves(trial: Trial, number: int) -> None:
+    before = signal.signal(number, signal.default_int_handler)  # nohup ignores SIGHUP
     handler = signal.getsignal(number)
     thread = threading.Thread(target=send, args=(trial.output / "ready", number))
     thread.start()
@@ -92,6 +93,7 @@ def test_an_interrupt_reaches_the_trainer_which_saves(trial: Trial, number: int)
     thread.join()
     assert (trial.output / "saved").read_text() == str(int(signal.SIGTERM))
     assert signal.getsignal(number) == handler
+    signal.signal(number, before)
 
 
 def test_a_second_interrupt_ends_a_trainer_that_does_not_listen(trial: Trial) -> None:
