@@ -1,6 +1,7 @@
 """Old environments: told from those in use, shown before they go, and nothing else goes."""
 
 from pathlib import Path
+from uuid import uuid4
 
 import pytest
 from click.testing import CliRunner
@@ -26,11 +27,12 @@ def cache(project: Project, *words: str, answer: str = "") -> str:
 def test_old_environments_are_removed_after_a_preview(
     project: Project, make_lock: MakeLock, tmp_path: Path
 ) -> None:
-    make_lock("one", wheel(tmp_path / "index", "leaf", "1.0"))
+    name = f"leaf{uuid4().hex}"  # what another run of this test made may still be rooted
+    make_lock("one", wheel(tmp_path / "index", name, "1.0"))
     before = nix.realise(project, "one")
     assert "in use" in cache(project)
     assert "nothing to remove" in cache(project, "--remove")
-    make_lock("one", wheel(tmp_path / "index", "leaf", "2.0"))
+    make_lock("one", wheel(tmp_path / "index", name, "2.0"))
     now = nix.realise(project, "one")
 
     found = built.survey(project)
