@@ -72,5 +72,5 @@ def test_the_report_shows_the_run(chain: Path) -> None:
     page_file = chain / "report.html"
     harness(chain, "report", str(chain / "runs"), "-o", str(page_file), check=None)
     page = page_file.read_text()
-    assert "Student geo-v42" in page
+    assert STUDENT in page
     assert all(name in page for name in TWINS)
