@@ -7,6 +7,9 @@ program is run as what it is: `nix run .#test -- benchmarks/start.py`, or `tests
 import os
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 CHECKOUT = Path(__file__).parents[1]
@@ -31,15 +34,28 @@ def commands(arguments: list[str]) -> list[list[str]]:
     ]
 
 
+@contextmanager
+def scratch() -> Iterator[str]:
+    """A folder for the tests' own, so that no older run's is met; gone after, however deep."""
+    folder = tempfile.mkdtemp(prefix="harness-test-")
+    try:
+        yield folder
+    finally:
+        subprocess.run(["rm", "-rf", folder], check=False)
+
+
 def main() -> None:
     """Run every check, also after one that failed; exit with the first failure's status."""
     # Test processes run beside each other on few cores, where waiting threads must not spin.
     environment = {"OMP_NUM_THREADS": "2", "OMP_WAIT_POLICY": "PASSIVE", **os.environ}
     environment["PYTHONPATH"] = f"{CHECKOUT}:{CHECKOUT / 'tests'}"
-    statuses = [
-        subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode
-        for command in commands(sys.argv[1:])
-    ]
+    with scratch() as folder:
+        if not sys.argv[2:]:  # a chosen test's folders stay, to be looked at
+            environment["PYTEST_DEBUG_TEMPROOT"] = folder
+        statuses = [
+            subprocess.run(command, cwd=CHECKOUT, env=environment, check=False).returncode
+            for command in commands(sys.argv[1:])
+        ]
     sys.exit(next((status for status in statuses if status), 0))
 
 

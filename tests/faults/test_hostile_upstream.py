@@ -5,7 +5,9 @@ What it can reach while it runs: test_sandbox_hostile.
 
 import os
 import re
+import subprocess
 import zipfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -79,14 +81,18 @@ def stage(base: Path, tmp_path_factory: pytest.TempPathFactory) -> Stage:
 
 
 @pytest.fixture
-def launch(stage: Stage, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Launch:
+def launch(
+    stage: Stage, request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Launch]:
     monkeypatch.setattr(folder, "MAX_ENTRIES", ENTRIES)
     monkeypatch.setattr(complete, "MAX_ROWS", ROWS)
     root = stage.root(request.node.callspec.params["attempt"])
     secret = root / "secret"
     secret.write_text(SECRET)
     attempt = root.name
-    return stage.launch(root, attempt=attempt, secret=str(secret), entries=ENTRIES, rows=ROWS)
+    yield stage.launch(root, attempt=attempt, secret=str(secret), entries=ENTRIES, rows=ROWS)
+    # What an attempt leaves may be deeper than Python's own removal, pytest's too, can follow.
+    subprocess.run(["rm", "-rf", root], check=True)
 
 
 def test_every_attempt_is_tried() -> None:
