@@ -3,12 +3,15 @@
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
+from io import BufferedReader
 from pathlib import Path
 
 from harness import folder
 from harness.errors import Refused
 from harness.files import open_plain
+from harness.logs import before
 from harness.project import Project
 from harness.slurm import files
 from harness.text import printable
@@ -36,25 +39,40 @@ class _Tail:
     """How far one log was read, and the end of it that is no whole line yet."""
 
     path: Path
+    inode: int | None = None
     offset: int = 0
     rest: bytes = field(default=b"")
 
     def lines(self, whole: bool) -> Iterator[str]:
         """The lines since the last call; with `whole`, an unfinished one too."""
         with open_plain(self.path) as file:
-            if os.fstat(file.fileno()).st_size < self.offset:
-                self.offset, self.rest = 0, b""  # replaced by a new one
-            file.seek(self.offset)
-            while block := file.read(_BLOCK):
-                self.offset += len(block)
-                *ended, self.rest = (self.rest + block).split(b"\n")
-                yield from map(_shown, ended)
-                if len(self.rest) > _LONGEST:
-                    yield _shown(self.rest)
-                    self.rest = b""
+            status = os.fstat(file.fileno())
+            if self.inode not in (None, status.st_ino):
+                yield from self._turned()
+            if status.st_size < self.offset:
+                self.offset, self.rest = 0, b""  # emptied, and written anew
+            self.inode = status.st_ino
+            yield from self._on(file)
         if whole and self.rest:
             yield _shown(self.rest)
             self.rest = b""
+
+    def _turned(self) -> Iterator[str]:
+        """What was not read yet of a log that another has taken the place of."""
+        with suppress(FileNotFoundError), open_plain(before(self.path)) as older:
+            if os.fstat(older.fileno()).st_ino == self.inode:
+                yield from self._on(older)
+        self.offset, self.rest = 0, b""
+
+    def _on(self, file: BufferedReader) -> Iterator[str]:
+        file.seek(self.offset)
+        while block := file.read(_BLOCK):
+            self.offset += len(block)
+            *ended, self.rest = (self.rest + block).split(b"\n")
+            yield from map(_shown, ended)
+            if len(self.rest) > _LONGEST:
+                yield _shown(self.rest)
+                self.rest = b""
 
 
 def follow(find: Callable[[], list[Path]], last: int | None, forever: bool) -> Iterator[str]:

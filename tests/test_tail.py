@@ -6,6 +6,7 @@ import pytest
 
 from harness import tail
 from harness.errors import Refused
+from harness.logs import Log
 from harness.project import Project
 from harness.slurm.files import Submission
 from harness.tail import follow, of_run
@@ -60,6 +61,27 @@ def test_following_goes_on_with_what_comes(
         "==> stdout.log <==", "one", "two", "four", "five", "replaced",
         "==> new.log <==", "another",
     ]  # fmt: skip
+
+
+def test_nothing_is_lost_where_a_log_is_turned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "stdout.log"
+    written = [f"line {number}" for number in range(40)]
+    with Log(path, most=100) as log:
+        later = iter(written)
+
+        def write(seconds: float) -> None:
+            for line in (next(later), next(later, "")):  # the second may go to the new file
+                log.write(f"{line}\n".encode() if line else b"")
+
+        monkeypatch.setattr(tail.time, "sleep", write)
+        found = []
+        with pytest.raises(RuntimeError):
+            for line in follow(lambda: [path], None, True):
+                found.append(line)
+    assert [line for line in found if line.startswith("line ")] == written
+    assert found.count("harness: continued from stdout.log.1") > 2
 
 
 def test_a_line_without_end_is_shown_in_parts(tmp_path: Path) -> None:
