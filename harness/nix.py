@@ -217,16 +217,16 @@ def link(project: Project, name: str) -> Path:
 
     The launcher (nix/launch) computes the same name.
     """
-    _lock(project, name)
     digest = hashlib.sha256(f"{base().path}\n".encode())
-    for path in _ingredients(project.source):
+    for path in _ingredients(project, name):
         digest.update(path.read_bytes())
     return state() / "environments" / f"{name}-{digest.hexdigest()}"
 
 
-def _ingredients(source: Path) -> Iterator[Path]:
-    yield from sorted((source / "nix/build").iterdir())
-    yield from sorted((source / "envs").glob("*.json"))
+def _ingredients(project: Project, name: str) -> Iterator[Path]:
+    yield from sorted((project.source / "nix/build").iterdir())
+    for lock in sorted({"build", *_chain(project, name)}):
+        yield _lock(project, lock)
 
 
 def _read(name: str, link: Path) -> Environment | None:
