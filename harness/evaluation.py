@@ -182,7 +182,10 @@ def _measure(launch: Ready, target: Path) -> int:
     if status:
         return status
     told = launch.judge.argv(launch.plan.recipe.number("sequence_length"))
-    box, metrics = launch.judge.box(samples), target / folder.OUTPUT / METRICS
+    box, metrics = (
+        launch.judge.box(samples, launch.project.limits),
+        target / folder.OUTPUT / METRICS,
+    )
     return supervise(box, told, metrics, errors, lambda: False)
 
 

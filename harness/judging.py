@@ -7,6 +7,7 @@ from pathlib import Path
 from harness import places
 from harness.data import pins, ready
 from harness.identity import tree_digest
+from harness.limits import NONE, Limits
 from harness.nix import Environment, realise
 from harness.project import Project
 from harness.sandbox import Box, Mount
@@ -41,7 +42,7 @@ class Judge:
             },
         }
 
-    def box(self, samples: Path) -> Box:
+    def box(self, samples: Path, limits: Limits = NONE) -> Box:
         """The sandbox it reads `samples` in."""
         return Box(
             base=self.environment.base.path,
@@ -54,6 +55,7 @@ class Judge:
             ),
             variables={"PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE"},
             cwd=places.ROOT,  # so that `judge` can be imported as a package
+            limits=limits,
         )
 
     def argv(self, length: int) -> list[str]:

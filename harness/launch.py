@@ -9,7 +9,6 @@ from harness.data import ready
 from harness.data.ready import DataInputs
 from harness.errors import Refused
 from harness.identity import Identity, identify
-from harness.limits import NONE, Limits
 from harness.nix import Environment, lock_sha256, realise
 from harness.plan import Plan
 from harness.project import Project
@@ -20,7 +19,7 @@ Report = Callable[[str], None]
 
 @dataclass(frozen=True)
 class Launch:
-    """All that decides a run, checked and digested; and the limits it is to keep, which do not."""
+    """All that decides a run, checked and digested."""
 
     project: Project
     plan: Plan
@@ -29,7 +28,6 @@ class Launch:
     config: bytes
     identity: Identity
     teachers: tuple[adaptation.Ready, ...] = ()
-    limits: Limits = NONE
 
     def box(self) -> Box:
         """The sandbox the trainer runs in."""
@@ -41,7 +39,7 @@ class Launch:
             cwd=places.OUTPUT,
             gpus=self.plan.recipe.fields.get("accelerator", "cuda") == "cuda",
             share_network=self.plan.nodes > 1,
-            limits=self.limits,
+            limits=self.project.limits,
             hidden=sources.hidden(self.plan.mounts, self.plan.recipe.source),
         )
 

@@ -1,16 +1,23 @@
 """Limits: how they are given, where they can be set, and that they hold where they can."""
 
+import importlib
 import os
 from dataclasses import replace
 from pathlib import Path
 
+import click
 import pytest
 import sandbox_base
+from run_folders import SOURCE, data, environment
 from sandbox_base import PYTHON
 
 from harness import limits, places
 from harness.errors import Refused
-from harness.limits import Limits, place, size
+from harness.identity import Identity
+from harness.launch import Launch
+from harness.limits import Limits, Place, place, size
+from harness.plan import Choices, plan
+from harness.project import Project
 from harness.sandbox import Mount
 from harness.supervise import supervise
 
@@ -95,6 +102,28 @@ def test_where_there_are_none_a_limit_is_refused_and_none_is_nothing(tmp_path: P
     with limits.group(limits.NONE, tmp_path) as group:
         assert group.folders == {}
         assert not group.exhausted()
+
+
+@pytest.mark.parametrize("name", ["train", "replicate", "evaluate", "sample"])
+def test_commands_that_run_an_upstream_take_limits(
+    name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hierarchy(tmp_path, monkeypatch, {"memory": "/", "pids": "/"})
+    monkeypatch.setattr(limits, "place", lambda controller: Place(tmp_path, unified=False))
+    command = importlib.import_module(f"harness.cli.{name}").command
+    context = click.Context(command, obj=Project(source=tmp_path, root=tmp_path))
+    words = ["mdlm", "lm1b"] if name == "train" else [str(tmp_path)]
+    command.parse_args(context, [*words, "--memory", "2G", "--tasks", "7"])
+    assert context.obj.limits == Limits(memory=2 << 30, tasks=7)
+    with pytest.raises(Refused, match="^--tasks 0"):
+        command.parse_args(context, [*words, "--tasks", "0"])
+
+
+def test_a_trainers_sandbox_has_its_projects_limits(tmp_path: Path) -> None:
+    limited = Project(source=SOURCE, root=tmp_path, limits=Limits(memory=1 << 30, tasks=9))
+    planned = plan(limited, Choices("mdlm", "lm1b", "smoke"))
+    launch = Launch(limited, planned, environment(limited), data(), b"", Identity({}, ""))
+    assert launch.box().limits == limited.limits
 
 
 def test_groups_of_killed_launches_are_removed(

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from harness.cli.distrust import full_option
+from harness.cli.limiting import limit_options
 from harness.project import Project
 
 
@@ -13,6 +14,7 @@ from harness.project import Project
 @click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
 @click.argument("name", default="validation-perplexity")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
+@limit_options
 @full_option
 @click.pass_obj
 def command(project: Project, run: Path, name: str, as_json: bool) -> None:

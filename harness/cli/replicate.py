@@ -6,6 +6,7 @@ import click
 
 from harness.cli.diff import RUN, show
 from harness.cli.distrust import full_option
+from harness.cli.limiting import limit_options
 from harness.plan import plan
 from harness.project import Project
 
@@ -15,6 +16,7 @@ from harness.project import Project
 @click.option("--steps", type=click.IntRange(1), help="Stop after this step; compare up to it.")
 @click.option("--name", help="Name of the new run folder, instead of RUN's with -replica.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
+@limit_options
 @full_option
 @click.pass_obj
 def command(

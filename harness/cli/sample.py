@@ -7,6 +7,7 @@ import click
 
 from harness.cli.diff import RUN
 from harness.cli.distrust import full_option
+from harness.cli.limiting import limit_options
 from harness.project import Project
 
 
@@ -22,6 +23,7 @@ from harness.project import Project
 )
 @click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print token ids too, a JSON object a line.")
+@limit_options
 @full_option
 @click.pass_obj
 def command(project: Project, run: Path, count: int, steps: int, seed: int, as_json: bool) -> None:

@@ -1,6 +1,5 @@
 """`harness train`: from a recipe to a completed run."""
 
-from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -8,8 +7,8 @@ import click
 from harness.chain import chain
 from harness.cli.choices import launch_choices
 from harness.cli.distrust import full_option
+from harness.cli.limiting import limit_options
 from harness.cli.plan import show_plan
-from harness.limits import Limits
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
 
@@ -20,8 +19,7 @@ if TYPE_CHECKING:
 @click.command()
 @launch_choices
 @click.option("--with-teacher", is_flag=True, help="First train its teachers, unless that is done.")
-@click.option("--memory", help="The most memory the sandbox may use: bytes, or 8G, 512M.")
-@click.option("--tasks", type=int, help="The most processes and threads in the sandbox.")
+@limit_options
 @click.option("--dry-run", is_flag=True, help="Show the plan and do nothing.")
 @click.option("--json", "as_json", is_flag=True, help="Print the result (or the plan) as JSON.")
 @full_option
@@ -30,8 +28,6 @@ def command(
     project: Project,
     choices: Choices,
     with_teacher: bool,
-    memory: str | None,
-    tasks: int | None,
     dry_run: bool,
     as_json: bool,
 ) -> None:
@@ -39,7 +35,6 @@ def command(
 
     The same command again skips a completed run and goes on with an interrupted one.
     """
-    limits = Limits.of(memory, tasks)
     before: tuple[Plan, ...] = ()
     if with_teacher:
         before, choices = chain(project, choices)
@@ -49,19 +44,19 @@ def command(
             show_plan(one, as_json)
         return
     for one in before:
-        outcome = _train(project, one, limits)
+        outcome = _train(project, one)
         if not as_json:
             _tell(outcome, as_json)
-    _tell(_train(project, plan(project, choices), limits), as_json)
+    _tell(_train(project, plan(project, choices)), as_json)
 
 
-def _train(project: Project, planned: Plan, limits: Limits) -> "Outcome":
+def _train(project: Project, planned: Plan) -> "Outcome":
     from harness.cli.launching import launch
     from harness.cli.progress import Reporter
     from harness.run import train
 
     reporter = Reporter()
-    ready = replace(launch(project, planned, reporter), limits=limits)
+    ready = launch(project, planned, reporter)
     with reporter.training(planned):
         return train(ready, reporter.progress)
 
