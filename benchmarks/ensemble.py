@@ -1,11 +1,12 @@
-"""Do students beat their twins? All arms of the smoke recipes, for several seeds, in one table.
+"""Do students beat their twins? All arms of a profile's recipes, for several seeds, in one table.
 
     python benchmarks/ensemble.py --root ROOT --seeds 42 43 44 [--arms geo-s1 mix-s1 ...]
 
 Trains, outside the sandbox and with the recipes' own settings, the four teachers of each seed and
 then its students, in ROOT/ensemble/ (finished ones are kept), and compares what they make of the
 held-out text: bits per character of student minus twin, mean and standard deviation over all
-seeds and arms of a pool. The data must be prepared: harness prepare jaweb --profile smoke.
+seeds and arms of a pool. The data must be prepared: harness prepare jaweb --profile smoke. One core
+takes about a quarter of an hour a seed; --set device.threads=1 where it has no second.
 """
 
 import argparse
@@ -26,9 +27,9 @@ from omegaconf import OmegaConf  # noqa: E402
 from harness.recipes import load  # noqa: E402
 
 
-def train(root: Path, model: str, seed: int, changes: list[str]) -> dict[str, float]:
-    """Train a smoke recipe unless that is done; what it makes of the held-out text at its end."""
-    recipe = load(SOURCE).recipe(model, "jaweb", "smoke")
+def train(given: argparse.Namespace, model: str, seed: int) -> dict[str, float]:
+    """Train a recipe unless that is done; what it makes of the held-out text at its end."""
+    root, recipe = given.root, load(SOURCE).recipe(model, "jaweb", given.profile)
     here = root / "ensemble" / str(seed)
     summary = here / model / "summary.json"
     if not summary.exists() or json.loads(summary.read_text())["status"] == "interrupted":
@@ -46,7 +47,7 @@ def train(root: Path, model: str, seed: int, changes: list[str]) -> dict[str, fl
             path = here / f"twin-{member}" / "checkpoints" / "last.ckpt"
             overrides.append(f"distillation.teachers.{member}.file={path}")
         with initialize_config_dir(str(SOURCE / "builtin/ensemble/configs"), version_base=None):
-            config = compose("config", [*overrides, *changes])
+            config = compose("config", [*overrides, *given.changes])
         if status := start.run(OmegaConf.to_container(config, resolve=True)):
             sys.exit(status)
     found = json.loads(summary.read_text())
@@ -57,6 +58,7 @@ def main() -> None:
     """Print the table."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--root", type=Path, required=True)
+    parser.add_argument("--profile", choices=("smoke", "study"), default="study")
     parser.add_argument("--seeds", type=int, nargs="+", default=[42, 43, 44])
     arms = [f"{pool}-{member}" for pool in POOLS for member in MEMBERS]
     parser.add_argument("--arms", nargs="+", choices=arms, default=arms)
@@ -64,12 +66,10 @@ def main() -> None:
     given = parser.parse_args()
     differences: dict[tuple[str, str], list[float]] = {}
     for seed in given.seeds:
-        twins = {
-            member: train(given.root, f"twin-{member}", seed, given.changes) for member in MEMBERS
-        }
+        twins = {member: train(given, f"twin-{member}", seed) for member in MEMBERS}
         for arm in given.arms:
             pool, member = arm.split("-")
-            student = train(given.root, f"ensemble-{arm}", seed, given.changes)
+            student = train(given, f"ensemble-{arm}", seed)
             for domain in DOMAINS:
                 name = f"{domain}_bits_per_character"
                 ours, theirs = student[name], twins[member][name]

@@ -45,7 +45,8 @@ def folder(root: Path, model: str, seed: int) -> Path:
 
 def trained(root: Path, model: str, seed: int) -> tuple[str, float, float]:
     """Train, or find trained: the held-out metric's name, and its first and last value."""
-    chain = ("--with-teacher",) if model in STUDENTS else ()
+    # From the averaged weights, which are what a teacher is sampled with.
+    chain = ("--with-teacher", "--teacher-weights", "ema") if model in STUDENTS else ()
     harness(root, "train", model, "lm1b", "--profile", PROFILE, "--seed", str(seed), *chain)
     lines = (folder(root, model, seed) / "output" / "metrics.jsonl").read_text().splitlines()
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]

@@ -37,7 +37,7 @@ def test_the_published_list_is_exact(catalogue: Catalogue, path: Path) -> None:
     assert [recipe.entrypoint] == (mended or [golden["entrypoint"]])
 
 
-@pytest.mark.parametrize("profile", ["paper", "smoke"])
+@pytest.mark.parametrize("profile", ["paper", "smoke", "study"])
 def test_no_field_is_left_unfilled(catalogue: Catalogue, profile: str) -> None:
     for model, dataset in catalogue.pairs():
         recipe = catalogue.recipe(model, dataset, profile)

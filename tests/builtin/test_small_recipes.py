@@ -1,4 +1,4 @@
-"""Every smoke recipe composes on the built-in configuration trees, as its trainer will see it."""
+"""Every recipe of the small profiles composes on the built-in trees, as its trainer will see it."""
 
 from pathlib import Path
 from typing import Any
@@ -15,12 +15,14 @@ from harness.recipes import load
 SOURCE = Path(__file__).parents[2]
 CATALOGUE = load(SOURCE)
 ROOT = Path("/nonexistent")
+SMALL = [(name, *pair) for name in ("smoke", "study") for pair in CATALOGUE.pairs()]
+ROUNDS = [one for one in SMALL if "rounds" in CATALOGUE.recipe(*one[1:]).fields]
 
 
-def planned(model: str, dataset: str) -> Plan:
+def planned(profile: str, model: str, dataset: str) -> Plan:
     families = CATALOGUE.recipe(model, dataset).teacher_families
     teachers = tuple(Path("teacher.ckpt") for _ in families)
-    choices = Choices(model, dataset, profile="smoke", teachers=teachers)
+    choices = Choices(model, dataset, profile=profile, teachers=teachers)
     return plan(Project(source=SOURCE, root=ROOT), choices, CATALOGUE)
 
 
@@ -34,9 +36,9 @@ def composed(one: Plan) -> Any:
     return yaml.safe_load(compose(request))
 
 
-@pytest.mark.parametrize(("model", "dataset"), list(CATALOGUE.pairs()))
-def test_a_smoke_recipe_composes(model: str, dataset: str) -> None:
-    one = planned(model, dataset)
+@pytest.mark.parametrize(("profile", "model", "dataset"), SMALL)
+def test_it_composes(profile: str, model: str, dataset: str) -> None:
+    one = planned(profile, model, dataset)
     fields = one.recipe.fields
     assert one.recipe.source == ("ensemble" if dataset == "jaweb" else "builtin")
     assert (SOURCE / "builtin" / one.recipe.entrypoint).is_file()
@@ -60,19 +62,16 @@ def test_a_smoke_recipe_composes(model: str, dataset: str) -> None:
         assert config["model"]["n_blocks"] == fields["teacher_blocks"]
 
 
-@pytest.mark.parametrize(
-    ("model", "dataset"),
-    [(m, d) for m, d in CATALOGUE.pairs() if "rounds" in CATALOGUE.recipe(m, d).fields],
-)
-def test_a_smoke_recipes_rounds_fill_its_steps(model: str, dataset: str) -> None:
-    fields = CATALOGUE.recipe(model, dataset, "smoke").fields
+@pytest.mark.parametrize(("profile", "model", "dataset"), ROUNDS)
+def test_its_rounds_fill_its_steps(profile: str, model: str, dataset: str) -> None:
+    fields = CATALOGUE.recipe(model, dataset, profile).fields
     assert fields["rounds"] * fields["steps_per_round"] == fields["max_steps"]
     assert fields.get("selected_step", fields["max_steps"]) % fields["steps_per_round"] == 0
 
 
-@pytest.mark.parametrize(("model", "dataset"), list(CATALOGUE.pairs()))
-def test_a_smoke_recipe_saves_what_is_selected(model: str, dataset: str) -> None:
-    fields = CATALOGUE.recipe(model, dataset, "smoke").fields
+@pytest.mark.parametrize(("profile", "model", "dataset"), SMALL)
+def test_it_saves_what_is_selected(profile: str, model: str, dataset: str) -> None:
+    fields = CATALOGUE.recipe(model, dataset, profile).fields
     selected = fields.get("selected_step", fields["max_steps"])
     assert selected <= fields["max_steps"]
     assert selected % fields["checkpoint_every"] == 0
