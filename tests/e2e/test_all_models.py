@@ -21,7 +21,6 @@ def test_it_trains_to_a_result(first: tuple[Path, str], model: str, dataset: str
     command = ("train", model, dataset, "--profile", "smoke", *chain)
     result = json.loads(harness(root, *command, "--json").stdout)
     assert result["checkpoint"]["step"] == fields.get("selected_step", fields["max_steps"])
-    assert harness(root, *command).stdout.count("skipped") == 1 + len(chain)
 
 
 def test_all_of_them_hold(first: tuple[Path, str]) -> None:

@@ -15,12 +15,14 @@ from command_line import harness
 SOURCE = Path(__file__).parents[2]
 SMOKE = ("mdlm", "lm1b", "--profile", "smoke")
 NAME = "mdlm-lm1b-smoke-seed42"
+SHORT = ("duo", "lm1b", "--profile", "smoke")  # what is trained twice
+SHORT_NAME = "duo-lm1b-smoke-seed42"
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
 
 
-def completed(root: Path) -> dict[str, object]:
-    return json.loads((root / "runs" / NAME / "completed.json").read_text())  # type: ignore[no-any-return]
+def completed(root: Path, name: str = NAME) -> dict[str, object]:
+    return json.loads((root / "runs" / name / "completed.json").read_text())  # type: ignore[no-any-return]
 
 
 def test_it_prints_the_result(first: tuple[Path, str]) -> None:
@@ -67,9 +69,9 @@ def test_killed_elsewhere_and_run_again_it_ends_with_the_same_bytes(
 ) -> None:
     root = tmp_path / "another root, d@e=[x]"
     root.mkdir()
-    run = root / "runs" / NAME
+    run = root / "runs" / SHORT_NAME
     train = subprocess.Popen(
-        [sys.executable, "-sPm", "harness", "--root", str(root), "train", *SMOKE],
+        [sys.executable, "-sPm", "harness", "--root", str(root), "train", *SHORT],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.PIPE,
         text=True,
@@ -85,12 +87,13 @@ def test_killed_elsewhere_and_run_again_it_ends_with_the_same_bytes(
     train.wait()
     assert not (run / "completed.json").exists()
     assert harness(root, "audit", str(run), check=1).stdout
-    harness(root, "train", *SMOKE)
-    one, two = completed(first[0]), completed(root)
+    harness(root, "train", *SHORT)
+    harness(first[0], "train", *SHORT)
+    one, two = completed(first[0], SHORT_NAME), completed(root, SHORT_NAME)
     for name in ("identity_sha256", "config_sha256", "metrics"):
         assert one[name] == two[name], name
     assert one["checkpoint"]["tensors"] == two["checkpoint"]["tensors"]
-    metrics = [r / "runs" / NAME / "output" / "metrics.jsonl" for r in (first[0], root)]
+    metrics = [r / "runs" / SHORT_NAME / "output" / "metrics.jsonl" for r in (first[0], root)]
     assert metrics[0].read_bytes() == metrics[1].read_bytes()
 
 
