@@ -11,11 +11,12 @@ import re
 import shutil
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
-from harness import folder, judging, provenance, reuse
+from harness import folder, judging, places, provenance, reuse
 from harness.canonical import digest
 from harness.complete import METRICS, final_metrics
 from harness.errors import HarnessError, Refused
@@ -41,7 +42,8 @@ class Evaluation:
     """An entry of `evaluations` in `recipes.json`: how a metric is measured.
 
     `measure` is the metric's name in what the trainer (or the judge) writes; `printed` the name
-    in the table that a source's trainer prints instead.
+    that a source's trainer prints it under instead. `models` are the pinned models whose weights
+    the trainer itself reads.
     """
 
     name: str
@@ -55,6 +57,7 @@ class Evaluation:
     printed: Mapping[str, str] = field(default_factory=dict)
     draw: Draw | None = None
     judge: str | None = None
+    models: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -80,7 +83,7 @@ def evaluations(project: Project) -> Mapping[str, Evaluation]:
 
 
 def _evaluation(name: str, entry: Mapping[str, Any]) -> Evaluation:
-    lists = {key: tuple(entry[key]) for key in ("sources", "append")}
+    lists = {key: tuple(entry.get(key, ())) for key in ("sources", "append", "models")}
     draw = {"draw": Draw(**entry["draw"])} if "draw" in entry else {}
     return Evaluation(name, **{**entry, **lists, **draw})
 
@@ -98,8 +101,9 @@ def ready(project: Project, run: Path, name: str, report: Callable[[str], None])
     planned = adapted(reuse.trained(project, run), known[name], run, project)
     judge = known[name].judge
     chosen = None if judge is None else judging.judge(project, judge)
+    models = {key: judging.model(project, key) for key in known[name].models}
     launch = ready_launch(project, planned, report)
-    identity = identify(known[name], completed, launch, chosen)
+    identity = identify(known[name], completed, launch, chosen, models)
     return Ready(**{**vars(launch), "identity": identity}, judge=chosen)
 
 
@@ -108,18 +112,31 @@ def adapted(trained: Plan, evaluation: Evaluation, run: Path, project: Project) 
     recipe = trained.recipe
     if recipe.source not in evaluation.sources:
         options = ", ".join(evaluation.sources)
-        raise Refused(f"evaluation {evaluation.name}: for {options}, not for {recipe.source}")
+        fitting = [e.name for e in evaluations(project).values() if recipe.source in e.sources]
+        others = f"; for it: {', '.join(fitting)}" if fitting else ""
+        raise Refused(
+            f"evaluation {evaluation.name}: for {options}, not for {recipe.source}{others}"
+        )
     target = resolve_inside(
         project.root, project.root / "evaluations" / f"{run.name}-{evaluation.name}"
     )
-    changes = dict(evaluation.set)
+    changes = {key: value.replace("{root}", places.ROOT) for key, value in evaluation.set.items()}
     if evaluation.draw is not None:
         changes |= changes_of(project, recipe.source, evaluation.draw)
-    return reuse.turned(trained, run, target, changes, evaluation.append)
+    turned = reuse.turned(trained, run, target, changes, evaluation.append)
+    seen = {mount.target for mount in turned.mounts}
+    shown = [mount for key in evaluation.models for mount in judging.mounts(project, key)]
+    return replace(
+        turned, mounts=(*turned.mounts, *(one for one in shown if one.target not in seen))
+    )
 
 
 def identify(
-    evaluation: Evaluation, completed: Mapping[str, Any], launch: Launch, judge: Judge | None = None
+    evaluation: Evaluation,
+    completed: Mapping[str, Any],
+    launch: Launch,
+    judge: Judge | None = None,
+    models: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
 ) -> Identity:
     """All that decides an evaluation: its entry, the run, the checkpoint, and how it is run."""
     checkpoint = completed["checkpoint"]
@@ -136,6 +153,7 @@ def identify(
             **({"printed": printed} if printed else {}),
             **({"draw": asdict(evaluation.draw)} if evaluation.draw else {}),
             **({"judge": judge.record()} if judge else {}),
+            **({"models": dict(models)} if models else {}),
         },
         "run": {
             "identity_sha256": completed["identity_sha256"],
@@ -212,8 +230,15 @@ def _complete(target: Path, identity: Identity) -> dict[str, Any]:
 
 
 def printed(log: Path, name: str, metric: str) -> dict[str, float]:
-    """The last value that Lightning's table of results, in a log, gives `name`; as `metric`."""
-    row = re.compile(rf"^[\s│|]*{re.escape(name)}[\s│|]+([-+.\deE]+|nan|inf)[\s│|]*$")
+    """The last value that a log gives `name`, as `metric`.
+
+    In Lightning's table of results, or on a line of its own: `NAME: 1.5`, with what a logger puts
+    before it, or as a tensor.
+    """
+    row = re.compile(
+        rf"^(?:[\s│|]*{re.escape(name)}[\s│|]+|(?:\[.*\] - )?{re.escape(name)}: (?:tensor\()?)"
+        r"([-+.\deE]+|nan|inf)(?:[\s│|]*$|[,)].*$)"
+    )
     with log.open(encoding="utf-8", errors="replace") as lines:
         found = [match[1] for line in lines if (match := row.match(line))]
     with suppress(IndexError, ValueError):

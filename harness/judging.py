@@ -1,4 +1,4 @@
-"""A published causal model as the judge of samples, in the sandbox (`harness/judge/`)."""
+"""Published causal models that judge samples: by our own code (`harness/judge/`) or a trainer's."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -69,3 +69,23 @@ def judge(project: Project, key: str) -> Judge:
     revision = pins.load(project.source).model(key).revision
     code = project.source / "harness" / "judge"
     return Judge(key, revision, files, code, realise(project, ENVIRONMENT))
+
+
+def model(project: Project, key: str) -> dict[str, object]:
+    """All that decides what the pinned model `key` says to whoever loads it, as JSON.
+
+    Raises Refused where its weights are not in the cache.
+    """
+    files = ready.model_files(project, key, FILES)
+    revision = pins.load(project.source).model(key).revision
+    return {
+        "revision": revision,
+        "files": {name: sha256 for name, (_, sha256) in files.items()},
+    }
+
+
+def mounts(project: Project, key: str) -> list[Mount]:
+    """What shows the pinned model `key`, and no other revision of it, in a trainer's Hub cache."""
+    shown = ready.shown(project, key)
+    there = [(path, below) for path, below in shown if path.is_dir()]
+    return [Mount(path, f"{places.HUGGINGFACE}/{below}") for path, below in there]

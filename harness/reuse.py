@@ -51,12 +51,13 @@ def turned(
     `changes` replace the overrides they name, or come after all others; so do `added`, where
     `{checkpoint}` stands for the checkpoint's path.
     """
-    kept, left = [], dict(changes)
+    kept, met = [], set()
     for override in plan.overrides:
         key, _, _ = override.partition("=")
         plain = key.removeprefix("+")
-        kept.append(f"{key}={left.pop(plain)}" if plain in left else override)
-    kept += [f"{key}={value}" for key, value in left.items()]
+        met.add(plain)
+        kept.append(f"{key}={changes[plain]}" if plain in changes else override)
+    kept += [f"{key}={value}" for key, value in changes.items() if key not in met]
     kept += [override.replace("{checkpoint}", CHECKPOINT) for override in added]
     mounts = [mount for mount in plan.mounts if mount.target != places.OUTPUT]
     return replace(

@@ -19,10 +19,12 @@ SHAPE = {"n_layer": 2, "n_head": 4, "n_embd": 32, "n_positions": 24, "layer_norm
 END = 256  # after the bytes
 
 
-def tensors(spread: float, vocabulary: int = END + 1) -> dict[str, torch.Tensor]:
+def tensors(
+    spread: float, vocabulary: int = END + 1, length: int = SHAPE["n_positions"]
+) -> dict[str, torch.Tensor]:
     """The tensors of a published file, drawn from a normal distribution of that spread."""
     torch.manual_seed(0)
-    width, length = SHAPE["n_embd"], SHAPE["n_positions"]
+    width = SHAPE["n_embd"]
 
     def drawn(*sizes: int) -> torch.Tensor:
         return torch.randn(*sizes) * spread
@@ -43,15 +45,17 @@ def tensors(spread: float, vocabulary: int = END + 1) -> dict[str, torch.Tensor]
     return found | {"ln_f.weight": 1 + drawn(width), "ln_f.bias": drawn(width)}
 
 
-def write(snapshot: Path, spread: float = 0.3) -> Path:
+def write(snapshot: Path, spread: float = 0.3, length: int = SHAPE["n_positions"]) -> Path:
     """Write configuration, weights and a tokenizer of single bytes."""
     snapshot.mkdir(parents=True, exist_ok=True)
     config = {
         "model_type": "gpt2", "activation_function": "gelu_new", "vocab_size": END + 1,
-        "eos_token_id": END, "bos_token_id": END, "n_ctx": SHAPE["n_positions"], **SHAPE,
+        "eos_token_id": END, "bos_token_id": END, "n_ctx": length, **SHAPE, "n_positions": length,
     }  # fmt: skip
     (snapshot / "config.json").write_text(json.dumps(config))
-    save_file(tensors(spread), snapshot / "model.safetensors", metadata={"format": "pt"})
+    save_file(
+        tensors(spread, length=length), snapshot / "model.safetensors", metadata={"format": "pt"}
+    )
     letters = sorted(pre_tokenizers.ByteLevel.alphabet())
     made = Tokenizer(models.BPE({letter: n for n, letter in enumerate(letters)}, []))
     made.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
@@ -61,7 +65,7 @@ def write(snapshot: Path, spread: float = 0.3) -> Path:
     return snapshot
 
 
-def pinned(source: Path, root: Path) -> Project:
+def pinned(source: Path, root: Path, length: int = SHAPE["n_positions"]) -> Project:
     """A copy of the checkout whose pins name a small GPT-2 large, which lies in `root`'s cache."""
 
     def ignored(folder: str, names: list[str]) -> set[str]:
@@ -72,7 +76,9 @@ def pinned(source: Path, root: Path) -> Project:
     project = Project(source=source, root=root)
     pins = json.loads((source / "pins.json").read_text())
     model = pins["models"]["gpt2-large"]
-    snapshot = write(Places.of(project).snapshot("model", "gpt2-large", model["revision"]))
+    snapshot = write(
+        Places.of(project).snapshot("model", "gpt2-large", model["revision"]), length=length
+    )
     for part in ("files", "weights"):
         for name in model[part]:
             if (snapshot / name).exists():

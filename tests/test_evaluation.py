@@ -8,6 +8,8 @@ import sys
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import gpt2_files
 import pytest
@@ -15,9 +17,11 @@ from builtin.upstream import PINNED
 from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, reading
 
 from harness import evaluation, judging, launch, places, reuse
+from harness.data import pins
 from harness.data.places import Places
 from harness.errors import HarnessError, Refused
 from harness.evaluation import evaluate, evaluations, measured, ready
+from harness.identity import Identity
 from harness.launch import Launch
 from harness.papers import Measured
 from harness.plan import Choices, plan
@@ -83,6 +87,10 @@ def test_every_evaluation_fits_a_recipe() -> None:
         assert set(entry.sources) <= {"builtin", *catalogue.tables["sources"]}
         assert entry.draw or any("{checkpoint}" in override for override in entry.append)
         assert entry.printed.keys() == set(entry.sources) - {"builtin"}
+        known = pins.load(SOURCE)
+        for key in entry.models:
+            where = places.snapshot(key, known.model(key).revision).replace(places.ROOT, "{root}")
+            assert where in entry.set.values()
 
 
 def test_the_launch_is_the_runs_with_the_declared_changes(project: Project, run: Path) -> None:
@@ -200,6 +208,31 @@ PLAIN = """
 """
 
 
+LINE = """Text samples: ['Generative perplexity: 3.5', 'x']
+Generative perplexity: tensor(102.2500, device='cuda:0')
+"""
+LOGGED = """[2026-01-01 00:00:00,000][__main__][INFO] - Generative perplexity: 88.125
+[2026-01-01 00:00:00,001][__main__][INFO] - Sample entropy: 4.1
+"""
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        (LINE, {"m": 102.25}),
+        (LINE.replace(", device='cuda:0'", ""), {"m": 102.25}),
+        (LOGGED, {"m": 88.125}),
+        ("a Generative perplexity: 1.0\n", {}),
+        ("Generative perplexity: no\n", {}),
+    ],
+)
+def test_what_a_trainer_prints_on_a_line_is_read(
+    tmp_path: Path, text: str, found: dict[str, float]
+) -> None:
+    (tmp_path / "stdout.log").write_text(text)
+    assert evaluation.printed(tmp_path / "stdout.log", "Generative perplexity", "m") == found
+
+
 @pytest.mark.parametrize(
     ("text", "found"),
     [(TABLE, {"m": 70.10354614257812}), (PLAIN, {"m": 150.0}), (TABLE + PLAIN, {"m": 150.0})],
@@ -271,6 +304,51 @@ def test_samples_are_judged_by_the_pinned_model(judged: Project, programs: list[
     assert evaluate(ready(judged, run, JUDGED, nothing)).skipped
     assert measured(judged, run)["generative_perplexity"].value == outcome.record["value"]
     assert {one.standing.value for one in of_run(judged, run)} == {"not comparable"}
+
+
+OWN = "own-generative-perplexity"
+
+
+@pytest.mark.parametrize("model", ["mdlm", "duo"])
+@pytest.mark.parametrize("profile", ["paper", "conform"])
+def test_a_trainer_that_judges_itself_is_shown_the_pinned_judge(
+    judged: Project, tmp_path: Path, model: str, profile: str
+) -> None:
+    trained = plan(judged, Choices(model, "lm1b", profile=profile))
+    made = evaluation.adapted(trained, evaluations(judged)[OWN], tmp_path, judged)
+    revision = pins.load(judged.source).model("gpt2-large").revision
+    path = places.snapshot("gpt2-large", revision)
+    (mount,) = [mount for mount in made.mounts if mount.target == path]
+    assert (mount.source / "model.safetensors").is_file()
+    assert not mount.writable
+    told = [one for one in made.overrides if one.startswith("eval.gen_ppl_eval_model")]
+    # Wherever the list names it: the last one counts.
+    assert set(told) == {f"eval.gen_ppl_eval_model_name_or_path={path}"}
+    assert {"mode=sample_eval", f"eval.checkpoint_path={reuse.CHECKPOINT}"} <= set(made.overrides)
+
+
+def test_the_models_that_a_trainer_reads_decide_its_evaluation(judged: Project) -> None:
+    model = judging.model(judged, "gpt2-large")
+    launch = SimpleNamespace(
+        identity=Identity({"a": 1}, ""), plan=SimpleNamespace(recipe=SimpleNamespace(source="mdlm"))
+    )
+    checkpoint = {"sha256": "0" * 64, "step": 1, "tensors": {}}
+    completed = {"identity_sha256": "0" * 64, "checkpoint": checkpoint}
+    entry = evaluations(judged)[OWN]
+    made = [
+        evaluation.identify(entry, completed, launch, models={"gpt2-large": one})  # type: ignore[arg-type]
+        for one in (model, {**model, "revision": "1" * 40})
+    ]
+    assert made[0].sha256 != made[1].sha256
+    recorded: Any = made[0].document["evaluation"]
+    assert recorded["models"]["gpt2-large"] == model
+    assert set(model["files"]) == set(judging.FILES)  # type: ignore[call-overload]
+
+
+def test_an_evaluation_of_another_upstream_says_which_fit(judged: Project, tmp_path: Path) -> None:
+    trained = plan(judged, Choices("mdlm", "lm1b", profile="conform"))
+    with pytest.raises(Refused, match="not for mdlm; for it: validation-perplexity, own-gen"):
+        evaluation.adapted(trained, evaluations(judged)[JUDGED], tmp_path, judged)
 
 
 def test_a_judge_that_is_not_here_or_not_the_pinned_one_is_refused(judged: Project) -> None:

@@ -64,23 +64,25 @@ def training_cache(project: Project, dataset_key: str, layout: str) -> Path:
 
 
 def visible(project: Project, dataset_key: str) -> tuple[tuple[Path, str], ...]:
-    """What of the Hub cache a run may see: folders, and their places below its HF_HOME.
-
-    Of a repository these are the pinned snapshot, the references, and the blobs that a fetched
-    snapshot's entries are links to. No other revision and no other repository.
-    """
+    """What of the Hub cache a run may see: the dataset's models, and no other repository."""
     known = pins.load(project.source)
-    places = Places.of(project)
     if dataset_key not in known.datasets:
         return ()
-    pairs = []
-    for name in known.dataset(dataset_key).models:
-        model = known.model(name)
-        folder = hub_folder("model", model.repo)
-        parts = ["refs", f"snapshots/{model.revision}"]
-        parts += ["blobs"] if model.kind == "hub" else []
-        pairs += [(places.hub / folder / part, f"hub/{folder}/{part}") for part in parts]
-    return tuple(pairs)
+    models = known.dataset(dataset_key).models
+    return tuple(pair for name in models for pair in shown(project, name))
+
+
+def shown(project: Project, key: str) -> tuple[tuple[Path, str], ...]:
+    """What shows a pinned model: folders of the Hub cache, and their places below an HF_HOME.
+
+    The pinned snapshot, the references, and the blobs that a fetched snapshot's entries are links
+    to; no other revision.
+    """
+    model = pins.load(project.source).model(key)
+    folder = hub_folder("model", model.repo)
+    parts = ["refs", f"snapshots/{model.revision}", *(["blobs"] if model.kind == "hub" else [])]
+    hub = Places.of(project).hub
+    return tuple((hub / folder / part, f"hub/{folder}/{part}") for part in parts)
 
 
 def missing(project: Project, dataset_key: str, layout: str) -> list[str]:

@@ -7,11 +7,13 @@ pinned commit gives its newest, which the harness marks as evidence of a second 
 import json
 import os
 import resource
+import shutil
 import subprocess
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import gpt2_files
 import pytest
 import yaml
 from command_line import harness
@@ -77,6 +79,25 @@ def test_a_chain_on_the_real_code_is_audited(project: Project, model: str) -> No
     others = {name for name, verdict in verdicts.items() if verdict != "holds"}
     assert others == (CLAIMS_OF_THE_PIN if source in near else set())
     assert any(name.startswith("teacher ") for name in verdicts)
+
+
+def test_the_authors_code_measures_what_it_trained(project: Project, tmp_path: Path) -> None:
+    """By its own two evaluations; a small GPT-2 lies where the published one would."""
+    judged = gpt2_files.pinned(tmp_path / "source", project.root, length=1024)
+    train = ("train", "mdlm", "lm1b", "--profile", "conform", "--json")
+    run = json.loads(harness(project.root, *train, source=judged.source).stdout)["run"]
+    found = {}
+    for name in ("validation-perplexity", "own-generative-perplexity"):
+        command = ("evaluate", run, name, "--json")
+        done = json.loads(harness(project.root, *command, source=judged.source).stdout)
+        found[done["metric"]] = done["value"]
+        again = harness(project.root, *command[:-1], source=judged.source)
+        assert "skipped" in again.stdout
+    assert found["perplexity_bound"] > 1
+    assert found["generative_perplexity"] > gpt2_files.END  # it knows nothing of text
+    shutil.rmtree(project.root / "data" / "raw" / "huggingface" / "hub" / "models--gpt2-large")
+    refused = harness(project.root, "evaluate", run, name, "--full", check=2).stderr
+    assert "run 'harness fetch gpt2-large'" in refused
 
 
 def planned(project: Project, model: str, dataset: str, profile: str) -> Plan:
