@@ -82,7 +82,7 @@ def test_killed_elsewhere_and_run_again_it_ends_with_the_same_bytes(
     while not checkpoint.exists() and train.poll() is None and time.monotonic() < deadline:
         time.sleep(0.1)
     assert checkpoint.exists(), train.stderr.read() if train.stderr else ""
-    time.sleep(2)
+    time.sleep(0.5)
     train.send_signal(signal.SIGKILL)
     train.wait()
     assert not (run / "completed.json").exists()
