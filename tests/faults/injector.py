@@ -2,8 +2,9 @@
 
 The operations are those by which a run folder comes to be: opening for writing, writing,
 flushing, renaming, removing, making folders. A fault is a kill before the operation or in the
-middle of a write, an error that the operation gives, a signal, or a power cut: a kill after which
-only that is on the disk what was flushed to it.
+middle of a write, an error that the operation gives, a signal, a power cut (a kill after which
+only that is on the disk what was flushed to it), or a device that is taken away: the operation and
+all that come after it fail.
 """
 
 import errno
@@ -18,7 +19,7 @@ from typing import Any
 
 ERRORS = {"ENOSPC": errno.ENOSPC, "EIO": errno.EIO, "EROFS": errno.EROFS}
 SIGNALS = {"SIGINT": signal.SIGINT, "SIGTERM": signal.SIGTERM}
-ACTIONS = ("kill", "power", *ERRORS, *SIGNALS)
+ACTIONS = ("kill", "power", "gone", *ERRORS, *SIGNALS)
 _WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT
 
 
@@ -41,6 +42,7 @@ class Injector:
     run: Path
     at: Operation | None = None
     action: str = "kill"
+    gone: bool = False
     seen: list[Operation] = field(default_factory=list)
     counted: Counter[tuple[str, str]] = field(default_factory=Counter)
     # For the power cut: sizes of what was flushed, by inode, and renames in folders that were not.
@@ -100,12 +102,17 @@ class Injector:
         self.counted[kind, name] += 1
         operation = Operation(kind, name, self.counted[kind, name])
         self.seen.append(operation)
+        if self.gone and kind != "exit":
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), str(where))
         if operation != self.at:
             return
         if self.action in SIGNALS:
             os.kill(os.getpid(), SIGNALS[self.action])
             return
         half()
+        if self.action == "gone":
+            self.gone = True
+            raise OSError(errno.ENODEV, os.strerror(errno.ENODEV), str(where))
         if self.action in ERRORS:
             raise OSError(ERRORS[self.action], os.strerror(ERRORS[self.action]))
         if self.action == "power":
