@@ -29,6 +29,9 @@ STUDENTS = {
     "fmlm": ("flm", 2),
 }
 
+# Whose teachers' averaged weights, which are what those are sampled with, can be asked for.
+ADAPTED = ("mdlm_sdtt", "mdlm_di4c", "duo_di4c")
+
 
 def harness(root: Path, *words: str) -> str:
     """What a harness command prints; its progress goes to the terminal."""
@@ -45,8 +48,8 @@ def folder(root: Path, model: str, seed: int) -> Path:
 
 def trained(root: Path, model: str, seed: int) -> tuple[str, float, float]:
     """Train, or find trained: the held-out metric's name, and its first and last value."""
-    # From the averaged weights, which are what a teacher is sampled with.
-    chain = ("--with-teacher", "--teacher-weights", "ema") if model in STUDENTS else ()
+    chain = ("--with-teacher",) if model in STUDENTS else ()
+    chain += ("--teacher-weights", "ema") if model in ADAPTED else ()
     harness(root, "train", model, "lm1b", "--profile", PROFILE, "--seed", str(seed), *chain)
     lines = (folder(root, model, seed) / "output" / "metrics.jsonl").read_text().splitlines()
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
