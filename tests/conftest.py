@@ -1,5 +1,7 @@
 """Fixtures shared by all tests."""
 
+import random
+import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,3 +15,11 @@ def base() -> Iterator[Path]:
     """A base to sandbox in (see sandbox_base), in a place that every user of the host can read."""
     with tempfile.TemporaryDirectory(prefix="harness-base-") as folder:
         yield sandbox_base.build(Path(folder))
+
+
+@pytest.fixture(autouse=True)
+def seeded() -> None:
+    """Every test draws the same numbers each time; torch alone begins anew in each process."""
+    random.seed(0)
+    if "torch" in sys.modules:
+        sys.modules["torch"].manual_seed(0)
