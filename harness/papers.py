@@ -6,6 +6,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
+from harness.errors import Refused
 from harness.schemas import read_record
 
 # A trainer's own name for what papers call the perplexity bound on held-out text.
@@ -148,7 +149,14 @@ def _reasons(
 
 def load(source: Path) -> Papers:
     """The figures of the harness tree at `source`. Raises Refused where the file is malformed."""
-    record: Any = read_record(source / "papers.json", "papers")
+    path = source / "papers.json"
+    record: Any = read_record(path, "papers")
+    for number, entry in enumerate(record["figures"]):
+        for field, table in (("metric", "tolerances"), ("source", "sources")):
+            if entry[field] not in record[table]:
+                raise Refused(
+                    f"{path}: figures/{number}: {field} {entry[field]!r} is not among its {table}"
+                )
     return Papers(
         tolerances=record["tolerances"],
         packing=record["packing"],

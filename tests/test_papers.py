@@ -1,5 +1,6 @@
 """Published figures: each has a source, and a run is compared only where its setting is theirs."""
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -7,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from harness.errors import Refused
 from harness.papers import Figure, Measured, Papers, Standing, load, while_training
 from harness.recipes import load as load_recipes
 from harness.text import printable
@@ -38,6 +40,17 @@ def test_no_figure_stands_twice_in_one_source() -> None:
         for f in PAPERS.figures
     ]
     assert len(keys) == len(set(keys))
+
+
+@pytest.mark.parametrize(("field", "table"), [("metric", "tolerances"), ("source", "sources")])
+def test_a_figure_that_names_what_is_not_there_is_refused(
+    tmp_path: Path, field: str, table: str
+) -> None:
+    record = json.loads((SOURCE / "papers.json").read_text())
+    del record[table][record["figures"][0][field]]
+    (tmp_path / "papers.json").write_text(json.dumps(record))
+    with pytest.raises(Refused, match=f"figures/0: {field} .* is not among its {table}"):
+        load(tmp_path)
 
 
 def test_every_source_is_used() -> None:
