@@ -8,6 +8,11 @@ from pathlib import Path
 
 import pytest
 import sandbox_base
+from hypothesis import HealthCheck, settings
+
+# How long one example takes says nothing on a machine that others use too.
+settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("shared")
 
 
 @pytest.fixture(scope="session")
