@@ -16,6 +16,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from harness.recipes import load
+
 SOURCE = Path(__file__).parents[1]
 PROFILE = "study"
 JUDGE_STEPS, ROWS = 1500, 400
@@ -28,9 +30,6 @@ STUDENTS = {
     "duo_di4c": ("duo", 2),
     "fmlm": ("flm", 2),
 }
-
-# Whose teachers' averaged weights, which are what those are sampled with, can be asked for.
-ADAPTED = ("mdlm_sdtt", "mdlm_di4c", "duo_di4c")
 
 
 def harness(root: Path, *words: str) -> str:
@@ -49,7 +48,9 @@ def folder(root: Path, model: str, seed: int) -> Path:
 def trained(root: Path, model: str, seed: int) -> tuple[str, float, float]:
     """Train, or find trained: the held-out metric's name, and its first and last value."""
     chain = ("--with-teacher",) if model in STUDENTS else ()
-    chain += ("--teacher-weights", "ema") if model in ADAPTED else ()
+    # A teacher that is adapted can give its averaged weights, which are what it is sampled with.
+    adapted = "transformation" in load(SOURCE).recipe(model, "lm1b", PROFILE).fields
+    chain += ("--teacher-weights", "ema") if adapted else ()
     harness(root, "train", model, "lm1b", "--profile", PROFILE, "--seed", str(seed), *chain)
     lines = (folder(root, model, seed) / "output" / "metrics.jsonl").read_text().splitlines()
     rows: list[dict[str, Any]] = [json.loads(line) for line in lines]

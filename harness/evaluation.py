@@ -9,11 +9,10 @@ sampler, and then a published model that judges the text. Its folder lies beside
 import math
 import re
 import shutil
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any
 
 from harness import folder, judging, places, provenance, reuse
@@ -22,7 +21,7 @@ from harness.complete import METRICS, final_metrics
 from harness.errors import HarnessError, Refused
 from harness.files import publish_bytes, publish_json, resolve_inside
 from harness.identity import Identity, differences
-from harness.judging import Judge
+from harness.judging import Judge, Model
 from harness.launch import Launch, ready_launch
 from harness.papers import Measured
 from harness.plan import Plan
@@ -101,7 +100,7 @@ def ready(project: Project, run: Path, name: str, report: Callable[[str], None])
     planned = adapted(reuse.trained(project, run), known[name], run, project)
     judge = known[name].judge
     chosen = None if judge is None else judging.judge(project, judge)
-    models = {key: judging.model(project, key) for key in known[name].models}
+    models = [judging.model(project, key) for key in known[name].models]
     launch = ready_launch(project, planned, report)
     identity = identify(known[name], completed, launch, chosen, models)
     return Ready(**{**vars(launch), "identity": identity}, judge=chosen)
@@ -136,7 +135,7 @@ def identify(
     completed: Mapping[str, Any],
     launch: Launch,
     judge: Judge | None = None,
-    models: Mapping[str, Mapping[str, object]] = MappingProxyType({}),
+    models: Sequence[Model] = (),
 ) -> Identity:
     """All that decides an evaluation: its entry, the run, the checkpoint, and how it is run."""
     checkpoint = completed["checkpoint"]
@@ -153,7 +152,7 @@ def identify(
             **({"printed": printed} if printed else {}),
             **({"draw": asdict(evaluation.draw)} if evaluation.draw else {}),
             **({"judge": judge.record()} if judge else {}),
-            **({"models": dict(models)} if models else {}),
+            **({"models": [model.record() for model in models]} if models else {}),
         },
         "run": {
             "identity_sha256": completed["identity_sha256"],

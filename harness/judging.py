@@ -20,21 +20,31 @@ _SAMPLES = f"{places.ROOT}/samples.jsonl"
 
 
 @dataclass(frozen=True)
-class Judge:
+class Model:
     """A pinned model whose files are here and checked; `files` have their places and digests."""
 
     name: str
     revision: str
     files: Mapping[str, tuple[Path, str]]
+
+    def record(self) -> dict[str, object]:
+        """All that decides what it says to whoever loads it, as JSON."""
+        files = {name: sha256 for name, (_, sha256) in self.files.items()}
+        return {"name": self.name, "revision": self.revision, "files": files}
+
+
+@dataclass(frozen=True)
+class Judge:
+    """A model, and our code that has it judge."""
+
+    model: Model
     code: Path
     environment: Environment
 
     def record(self) -> dict[str, object]:
         """All that decides its verdict, as JSON."""
         return {
-            "name": self.name,
-            "revision": self.revision,
-            "files": {name: sha256 for name, (_, sha256) in self.files.items()},
+            **self.model.record(),
             "code": tree_digest(self.code),
             "environment": {
                 "name": self.environment.name,
@@ -50,7 +60,7 @@ class Judge:
             mounts=(
                 Mount(self.environment.path, places.ENVIRONMENT),
                 Mount(self.code, _CODE),
-                *(Mount(path, f"{_MODEL}/{name}") for name, (path, _) in self.files.items()),
+                *(Mount(path, f"{_MODEL}/{name}") for name, (path, _) in self.model.files.items()),
                 Mount(samples, _SAMPLES),
             ),
             variables={"PYTHONDONTWRITEBYTECODE": "1", "OMP_WAIT_POLICY": "PASSIVE"},
@@ -63,25 +73,16 @@ class Judge:
         return [places.PYTHON, "-m", "judge", _MODEL, _SAMPLES, str(length)]
 
 
-def judge(project: Project, key: str) -> Judge:
+def model(project: Project, key: str) -> Model:
     """The pinned model `key`. Raises Refused where its weights are not in the cache."""
     files = ready.model_files(project, key, FILES)
-    revision = pins.load(project.source).model(key).revision
+    return Model(key, pins.load(project.source).model(key).revision, files)
+
+
+def judge(project: Project, key: str) -> Judge:
+    """The same, with our code. Raises Refused where its weights are not in the cache."""
     code = project.source / "harness" / "judge"
-    return Judge(key, revision, files, code, realise(project, ENVIRONMENT))
-
-
-def model(project: Project, key: str) -> dict[str, object]:
-    """All that decides what the pinned model `key` says to whoever loads it, as JSON.
-
-    Raises Refused where its weights are not in the cache.
-    """
-    files = ready.model_files(project, key, FILES)
-    revision = pins.load(project.source).model(key).revision
-    return {
-        "revision": revision,
-        "files": {name: sha256 for name, (_, sha256) in files.items()},
-    }
+    return Judge(model(project, key), code, realise(project, ENVIRONMENT))
 
 
 def mounts(project: Project, key: str) -> list[Mount]:

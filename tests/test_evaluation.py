@@ -336,13 +336,13 @@ def test_the_models_that_a_trainer_reads_decide_its_evaluation(judged: Project) 
     completed = {"identity_sha256": "0" * 64, "checkpoint": checkpoint}
     entry = evaluations(judged)[OWN]
     made = [
-        evaluation.identify(entry, completed, launch, models={"gpt2-large": one})  # type: ignore[arg-type]
-        for one in (model, {**model, "revision": "1" * 40})
+        evaluation.identify(entry, completed, launch, models=[one])  # type: ignore[arg-type]
+        for one in (model, replace(model, revision="1" * 40))
     ]
     assert made[0].sha256 != made[1].sha256
     recorded: Any = made[0].document["evaluation"]
-    assert recorded["models"]["gpt2-large"] == model
-    assert set(model["files"]) == set(judging.FILES)  # type: ignore[call-overload]
+    assert recorded["models"] == [model.record()]
+    assert set(recorded["models"][0]["files"]) == set(judging.FILES)
 
 
 def test_an_evaluation_of_another_upstream_says_which_fit(judged: Project, tmp_path: Path) -> None:

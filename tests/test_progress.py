@@ -2,10 +2,12 @@
 
 import io
 import sys
+from dataclasses import replace
 
 import pytest
 
-from harness.cli.progress import Reporter
+from harness.cli.bars import bars
+from harness.cli.progress import Reporter, line
 from harness.run import Progress
 
 SOME = Progress(step=3, max_steps=8, loss=2.5, tokens_per_second=1000.0, seconds_left=5.0)
@@ -56,3 +58,16 @@ def test_elsewhere_lines_are_plain_and_few(
 
 def test_nobody_listening_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert shown(monkeypatch, Gone(), "xterm") == ""
+
+
+def test_the_first_step_says_nothing_of_the_speed() -> None:
+    assert line(replace(SOME, step=1)) == "step 1/8  loss 2.500"
+    assert line(SOME) == "step 3/8  loss 2.500  1.0k tokens/s  0:00:05 left"
+
+
+def test_a_log_has_a_line_a_stage(capfd: pytest.CaptureFixture[str]) -> None:
+    with bars() as report:
+        for done in (3, 7):
+            report("a train documents", done, 7)
+        report("a corpus", 1, 1)
+    assert capfd.readouterr().err == "a train documents: 7\na corpus\n"

@@ -21,8 +21,8 @@ from harness.run import Progress, failure, last_line, read_progress
     [
         ('{"step": 1, "max_steps": 8}', "step 1/8"),
         (
-            '{"step": 1, "max_steps": 8, "loss": 2, "seconds_left": 61}',
-            "step 1/8  loss 2.000  0:01:01 left",
+            '{"step": 2, "max_steps": 8, "loss": 2, "seconds_left": 61}',
+            "step 2/8  loss 2.000  0:01:01 left",
         ),
         ('{"step": 1, "max_steps": 8, "loss": NaN}', "step 1/8  loss nan"),
         ('{"step": 1, "max_steps": 8, "loss": 1' + "0" * 400 + "}", "step 1/8"),

@@ -39,6 +39,6 @@ def bars(unit: str = "") -> Iterator[Progress]:
                     shown.update(old, visible=False)
             shown.update(tasks[what], completed=done)
             if not console.is_terminal and done >= total:
-                console.print(f"{what}: {done}", highlight=False)
+                console.print(what if total == 1 else f"{what}: {done}", highlight=False)
 
         yield report

@@ -69,13 +69,16 @@ def _columns() -> int:
 
 
 def line(progress: Progress) -> str:
-    """`step 120/300  loss 4.321  12.3k tokens/s  0:42 left`, as far as it is known."""
+    """`step 120/300  loss 4.321  12.3k tokens/s  0:42 left`, as far as it is known.
+
+    The first step takes longer than any other: what it says of the speed would mislead.
+    """
     parts = [f"step {progress.step}/{progress.max_steps}"]
     if progress.loss is not None:
         parts.append(f"loss {progress.loss:.3f}")
-    if progress.tokens_per_second is not None:
+    if progress.step > 1 and progress.tokens_per_second is not None:
         parts.append(f"{progress.tokens_per_second / 1000:.1f}k tokens/s")
-    if progress.seconds_left is not None:
+    if progress.step > 1 and progress.seconds_left is not None:
         parts.append(f"{clock(progress.seconds_left)} left")
     return "  ".join(parts)
 

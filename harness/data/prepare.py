@@ -194,7 +194,7 @@ class _SplitPacking:
             skip = 0
             documents += blocks[number].documents
             progress(
-                f"{self.work.dataset.key} {self.split.name}",
+                f"{self.work.dataset.key} {self.split.name} documents",
                 documents,
                 self.split.documents,
             )

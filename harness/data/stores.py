@@ -86,6 +86,7 @@ def _document(
 
 def _write(work: Work, split: Split, folder: Path, progress: Progress) -> _Counts:
     folder.mkdir(parents=True)
+    stage = f"{work.dataset.key} {split.name} documents"
     contract, counts = work.contract, _Counts()
     eos, context = int(str(contract["eos"])), work.dataset.sequence_length
     encode = whole(load(work.tokenizer))
@@ -94,8 +95,8 @@ def _write(work: Work, split: Split, folder: Path, progress: Progress) -> _Count
         for text in filter(str.strip, texts):
             _append(tokens, rows, *_document(encode, text, eos, context, counts))
             if counts.documents % _TELL == 0:
-                progress(f"{work.dataset.key} {split.name}", counts.documents, split.documents)
-    progress(f"{work.dataset.key} {split.name}", split.documents, split.documents)
+                progress(stage, counts.documents, split.documents)
+    progress(stage, split.documents, split.documents)
     return counts
 
 
