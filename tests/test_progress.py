@@ -3,11 +3,14 @@
 import io
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
 from harness.cli.bars import bars
 from harness.cli.progress import Reporter, line
+from harness.plan import Choices, plan
+from harness.project import Project
 from harness.run import Progress
 
 SOME = Progress(step=3, max_steps=8, loss=2.5, tokens_per_second=1000.0, seconds_left=5.0)
@@ -63,6 +66,19 @@ def test_nobody_listening_is_no_failure(monkeypatch: pytest.MonkeyPatch) -> None
 def test_the_first_step_says_nothing_of_the_speed() -> None:
     assert line(replace(SOME, step=1)) == "step 1/8  loss 2.500"
     assert line(SOME) == "step 3/8  loss 2.500  1.0k tokens/s  0:00:05 left"
+
+
+@pytest.mark.parametrize("done", [False, True])
+def test_only_what_is_not_complete_is_said_to_be_trained(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], done: bool
+) -> None:
+    planned = plan(Project(Path(__file__).parents[1], tmp_path), Choices("mdlm", "lm1b", "smoke"))
+    planned.run.mkdir(parents=True)
+    if done:
+        (planned.run / "completed.json").touch()
+    with Reporter().training(planned):
+        pass
+    assert capfd.readouterr().err == ("" if done else "training MDLM on lm1b (smoke)\n")
 
 
 def test_a_log_has_a_line_a_stage(capfd: pytest.CaptureFixture[str]) -> None:

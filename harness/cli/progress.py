@@ -8,6 +8,7 @@ from contextlib import contextmanager, suppress
 
 import click
 
+from harness import folder
 from harness.plan import Plan
 from harness.run import Progress
 
@@ -32,7 +33,8 @@ class Reporter:
     def training(self, plan: Plan) -> Iterator[None]:
         """Frame a training: its start, and a clean line at its end."""
         recipe = plan.recipe
-        self.say(f"training {recipe.title} on {recipe.dataset} ({recipe.profile})")
+        if not (plan.run / folder.COMPLETED).exists():
+            self.say(f"training {recipe.title} on {recipe.dataset} ({recipe.profile})")
         try:
             yield
         finally:

@@ -73,11 +73,7 @@ def _tell(outcome: Any, as_json: bool) -> None:
         "skipped" if outcome.skipped else "completed": outcome.run,
         "identity": record["identity_sha256"],
         "step": checkpoint["step"],
-        **{
-            name.replace("_", " "): f"{value:.4g}"
-            for name, value in metrics.items()
-            if name in TOLD
-        },
+        **{name.replace("_", " "): f"{metrics[name]:.4g}" for name in TOLD if name in metrics},
         "tensor digest": checkpoint["tensors"]["state"]["digest"],
     }
     for name, value in rows.items():
