@@ -298,6 +298,44 @@ def test_a_run_not_completed_is_no_good_run(here: Here, run: Path) -> None:
     assert {"files", "result", "tensors"} <= unchecked
 
 
+@pytest.mark.parametrize("status", [None, 129, 130, 143])
+def test_an_unfinished_run_does_not_differ_and_is_not_good(
+    here: Here, run: Path, status: int | None
+) -> None:
+    (run / "completed.json").unlink()
+    rewrite(run / "provenance.json", lambda r: r["attempts"][-1].update(status=status))
+    found = audit(here, run)
+    assert found.exit_code == 2, differing(found)
+    told = {c.name: c.why for c in found.claims}
+    assert told["completed.json"].startswith("not finished")
+    assert told["exit status"].startswith("not finished")
+
+
+@pytest.mark.parametrize("status", [1, 137, 139])
+def test_a_failed_run_differs(here: Here, run: Path, status: int) -> None:
+    (run / "completed.json").unlink()
+    rewrite(run / "provenance.json", lambda r: r["attempts"][-1].update(status=status))
+    assert "exit status | 0" in differing(audit(here, run))
+
+
+def test_an_unfinished_run_whose_other_records_were_altered_differs(here: Here, run: Path) -> None:
+    (run / "completed.json").unlink()
+    rewrite(run / "provenance.json", lambda r: r["attempts"][-1].update(status=None))
+    (run / "identity.json").unlink()
+    assert audit(here, run).exit_code == 1
+
+
+@pytest.mark.parametrize("entry", ["link", "folder"])
+def test_what_stands_for_a_result_is_no_unfinished_run(here: Here, run: Path, entry: str) -> None:
+    rewrite(run / "provenance.json", lambda r: r["attempts"][-1].update(status=None))
+    (run / "completed.json").unlink()
+    if entry == "link":
+        (run / "completed.json").symlink_to("nowhere")
+    else:
+        (run / "completed.json").mkdir()
+    assert audit(here, run).exit_code == 1
+
+
 def test_no_run_is_refused(here: Here, tmp_path: Path) -> None:
     with pytest.raises(Refused, match="holds no run"):
         audit(here, tmp_path)

@@ -119,6 +119,9 @@ def metrics(run: Recorded) -> Iterator[Claim]:
 
 def ending(run: Recorded) -> Iterator[Claim]:
     """The last attempt ended well."""
+    if run.unfinished:
+        yield unchecked("exit status", run.unfinished)
+        return
     yield equal("exit status", 0, run.provenance["attempts"][-1]["status"], folder.PROVENANCE)
 
 

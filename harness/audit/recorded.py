@@ -8,11 +8,12 @@ from typing import Any
 
 from harness import folder
 from harness.audit.machine import Machine
-from harness.audit.verdicts import Claim, differs, holds
+from harness.audit.verdicts import Claim, differs, holds, unchecked
 from harness.errors import HarnessError
 from harness.files import json_bytes, open_plain
 from harness.folder import Entry
 from harness.project import Project
+from harness.run import INTERRUPTED
 from harness.schemas import read_record
 
 RECORDS = {
@@ -53,6 +54,18 @@ class Recorded:
         """The completion record; only for a check that needs it."""
         return self.records[folder.COMPLETED]
 
+    @property
+    def unfinished(self) -> str | None:
+        """Why there is no result yet, by the records; None where there is or should be one."""
+        if folder.PROVENANCE not in self.records or (self.run / folder.COMPLETED).is_symlink():
+            return None
+        if (self.run / folder.COMPLETED).exists():
+            return None
+        status = self.provenance["attempts"][-1]["status"]
+        if status is None:
+            return "not finished: it is running, or ended without a word"
+        return "not finished: it was interrupted" if status in INTERRUPTED else None
+
     def sha256(self, name: str) -> str:
         """The digest of a file as found, or words that equal no digest where there is none."""
         entry = self.files.get(name)
@@ -62,15 +75,18 @@ class Recorded:
 def read(machine: Machine, run: Path) -> tuple[Recorded, list[Claim]]:
     """Read the run folder whole; the claims are one for each record."""
     records: dict[str, dict[str, Any]] = {}
-    claims = []
+    claims = {}
     for name, schema in RECORDS.items():
         try:
             records[name] = _record(run / name, schema)
-            claims.append(holds(name))
+            claims[name] = holds(name)
         except (HarnessError, OSError, ValueError, RecursionError) as error:
-            claims.append(differs(name, str(error).removeprefix(f"{run}/")))
+            claims[name] = differs(name, str(error).removeprefix(f"{run}/"))
     files, faults = folder.scan(run)
-    return Recorded(machine, run, records, files, faults, datetime.now(UTC)), claims
+    recorded = Recorded(machine, run, records, files, faults, datetime.now(UTC))
+    if recorded.unfinished:
+        claims[folder.COMPLETED] = unchecked(folder.COMPLETED, recorded.unfinished)
+    return recorded, list(claims.values())
 
 
 def _record(path: Path, schema: str) -> dict[str, Any]:
