@@ -8,6 +8,7 @@ import json
 import math
 import os
 import stat
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from io import BufferedReader
@@ -19,6 +20,8 @@ from harness.errors import Refused
 _CHUNK = 1 << 20
 _COMPARED = 1 << 18  # two of it stay in a processor's cache
 MAX_JSON = 64 << 20  # a record larger than this is not one of ours
+MAX_VALUES = 1_000_000  # the largest record lists 100,000 files, with three values each
+MAX_HOLES = 1 << 30  # bytes of files made of holes that are read all the same
 
 
 def sync_folder(folder: Path) -> None:
@@ -107,25 +110,49 @@ def open_plain(path: Path) -> BufferedReader:
         descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except FileNotFoundError:
         raise
-    except OSError as error:
-        raise Refused(f"{path}: cannot be opened as a plain file ({error.strerror})") from error
+    except (OSError, ValueError) as error:  # a name with a null byte has no error number
+        why = error.strerror if isinstance(error, OSError) else error
+        raise Refused(f"{path}: cannot be opened as a plain file ({why})") from error
     if not stat.S_ISREG(os.fstat(descriptor).st_mode):
         os.close(descriptor)
         raise Refused(f"{path}: not a regular file")
     return os.fdopen(descriptor, "rb")
 
 
-def hollow(status: os.stat_result) -> bool:
-    """Whether a file is a trap for its readers: huge by its size, but almost all of it holes.
+def allocated(status: os.stat_result) -> int:
+    """The bytes of a file that are there; its holes are not."""
+    return 512 * status.st_blocks
+
+
+def mostly_holes(status: os.stat_result) -> bool:
+    """Whether less than a 64th of a file is there.
 
     Compressing file systems also keep less than the size, though never so much less of weights.
     """
-    return status.st_size > 1 << 30 and status.st_size > 64 * 512 * status.st_blocks
+    return status.st_size > 64 * allocated(status)
+
+
+def hollow(status: os.stat_result, before: int = 0) -> bool:
+    """Whether a file is a trap for its readers: huge by its size, but almost all of it holes.
+
+    `before` is the size of other such files that the same reader read: many make a huge one.
+    """
+    return mostly_holes(status) and before + status.st_size > MAX_HOLES
+
+
+def open_filled(path: Path) -> BufferedReader:
+    """As `open_plain`, and Refused for a file made of holes."""
+    file = open_plain(path)
+    status = os.fstat(file.fileno())
+    if hollow(status):
+        file.close()
+        raise Refused(f"{path}: is made of holes, {status.st_size} bytes of them")
+    return file
 
 
 def sha256_file(path: Path) -> str:
-    """Lower-case hex SHA-256 of a regular file's bytes (no link is followed)."""
-    with open_plain(path) as file:
+    """Lower-case hex SHA-256 of a regular file's bytes (no link is followed, no hole is long)."""
+    with open_filled(path) as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
@@ -148,7 +175,8 @@ def read_json(path: Path) -> object:
     """The JSON value in `path`, of the kind that canonical JSON can hold (RFC 7493).
 
     Raises Refused with the file's name for anything else: duplicate keys, NaN, infinities, whole
-    numbers beyond 2^53, half surrogate pairs, other encodings, and files over 64 MiB.
+    numbers beyond 2^53, half surrogate pairs, other encodings, and files of over 64 MiB or a
+    million values.
     """
     try:
         with open_plain(path) as file:
@@ -164,6 +192,8 @@ def read_json(path: Path) -> object:
 
 
 def _parsed(text: str) -> object:
+    if text.count(",") > MAX_VALUES:
+        raise ValueError(f"over {MAX_VALUES} values")
     value = json.loads(
         text,
         object_pairs_hook=_unique,
@@ -191,8 +221,8 @@ def _exact(digits: str) -> int:
 def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
     value = dict(pairs)
     if len(value) != len(pairs):
-        names = [name for name, _ in pairs]
-        raise ValueError(f"key {next(n for n in names if names.count(n) > 1)!r} stands twice")
+        ((name, _),) = Counter(name for name, _ in pairs).most_common(1)
+        raise ValueError(f"key {name[:30]!r} stands twice")
     return value
 
 

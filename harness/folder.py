@@ -5,7 +5,7 @@ import fcntl
 import hashlib
 import itertools
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from enum import Enum
@@ -13,7 +13,7 @@ from pathlib import Path
 
 from harness.canonical import digest
 from harness.errors import Refused
-from harness.files import hollow, open_plain, part_of, same_bytes, sync_folder
+from harness.files import hollow, mostly_holes, open_plain, part_of, same_bytes, sync_folder
 from harness.identity import Identity, differences
 from harness.schemas import read_record
 
@@ -155,13 +155,11 @@ def inventory(run: Path) -> list[Entry]:
     found, faults = scan(run)
     for path, fault in faults.items():
         raise Refused(f"{run / path}: {fault}; a run folder holds plain files only")
-    flushed = {run}
     for path in found:
         with open_plain(run / path) as file:
             os.fsync(file.fileno())
-        flushed.update(run / above for above in Path(path).parents)
-    for folder in flushed:
-        sync_folder(folder)
+    for name in ("", *folders_of(found)):
+        sync_folder(run / name)
     return [found[path] for path in sorted(found)]
 
 
@@ -176,14 +174,16 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
     found: dict[str, Entry] = {}
     faults: dict[str, str] = {}
     hashed: dict[int, Entry] = {}  # by size
+    holes = 0  # bytes, by their size, of the files read that were almost nothing else
     for path in _walk(run, faults):
         name = path.relative_to(run).as_posix()
         try:
             with open_plain(path) as file:
                 status = os.fstat(file.fileno())
-                if hollow(status):
+                if hollow(status, holes):
                     faults[name] = f"is made of holes, {status.st_size} bytes of them"
                     continue
+                holes += status.st_size if mostly_holes(status) else 0
                 # The disk reads ahead while what came before is hashed.
                 os.posix_fadvise(file.fileno(), 0, 0, os.POSIX_FADV_SEQUENTIAL)
                 twin = hashed.get(status.st_size)
@@ -201,6 +201,17 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
         found[name] = hashed[status.st_size] = Entry(name, status.st_size, sha256)
     found.pop(COMPLETED, None)  # it lists the others
     return found, faults
+
+
+def folders_of(paths: Iterable[str]) -> list[str]:
+    """Every folder that one of `paths` lies in, once; each path costs only what it adds."""
+    found: dict[str, None] = {}
+    for path in paths:
+        above = os.path.dirname(path)  # noqa: PTH120
+        while above and above not in found:
+            found[above] = None
+            above = os.path.dirname(above)  # noqa: PTH120
+    return sorted(found)
 
 
 def _utf8(name: str) -> bool:

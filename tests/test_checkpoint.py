@@ -160,6 +160,23 @@ def test_a_reader_kept_busy_is_ended(monkeypatch: pytest.MonkeyPatch, tmp_path: 
         checkpoint.read(PROJECT, FAKE, small(tmp_path / "a", 1))
 
 
+def test_holes_are_no_reason_to_wait(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    waits: list[float] = []
+
+    def reader(*_: object, timeout: float, **__: object) -> None:
+        waits.append(timeout)
+        raise subprocess.TimeoutExpired("x", timeout)
+
+    monkeypatch.setattr(sandbox, "run", reader)
+    path = small(tmp_path / "a", 1)
+    for size, why in ((1 << 30, "took over 120 s"), (1 << 41, "is made of holes")):
+        with path.open("r+b") as file:
+            file.truncate(size)
+        with pytest.raises(Refused, match=why):
+            checkpoint.read(PROJECT, FAKE, path)
+    assert len(waits) == 1
+
+
 @pytest.mark.e2e
 def test_in_a_real_sandbox(base: Path, tmp_path: Path) -> None:
     made = sandbox_base.environment(base, tmp_path / "environment")

@@ -133,6 +133,8 @@ def test_what_is_no_plain_file_is_neither_read_nor_replaced(tmp_path: Path, kind
         (b"", "not valid JSON"),
         (b"{", "not valid JSON"),
         (b'{"a": 1, "a": 2}', "'a' stands twice"),
+        (b'{"b": 0, "%s": 1, "%s": 2}' % (b"a" * 9000, b"a" * 9000), "'a{30}' stands twice"),
+        (b"[" + b"0," * 1_000_001 + b"0]", "over 1000000 values"),
         (b"[NaN]", "NaN is no JSON number"),
         (b"[" * 100_000, "not valid JSON"),
         (b"\xff\xfe", "not valid JSON"),
@@ -207,3 +209,41 @@ def test_a_log_is_private_and_appended(tmp_path: Path) -> None:
             file.write(line)
     assert log.read_bytes() == b"one\ntwo\n"
     assert stat.S_IMODE(log.stat().st_mode) == 0o600
+
+
+@pytest.mark.timeout(60)
+def test_a_key_that_stands_twice_at_the_end_of_many_is_found_in_one_pass(tmp_path: Path) -> None:
+    path = tmp_path / "keys.json"  # comparing each with each takes ten minutes
+    path.write_text(f'{{{",".join(f"{json.dumps(str(n))}:0" for n in range(200_000))},"199999":0}}')
+    with pytest.raises(Refused, match="'199999' stands twice"):
+        files.read_json(path)
+
+
+@pytest.mark.timeout(60)
+def test_holes_without_end_are_not_hashed(tmp_path: Path) -> None:
+    path = sparse(tmp_path / "holes", 1 << 42)
+    for read in (files.sha256_file, files.open_filled):
+        with pytest.raises(Refused, match=r"holes: is made of holes, \d+ bytes of them"):
+            read(path)
+
+
+def sparse(path: Path, size: int) -> Path:
+    with path.open("wb") as file:
+        file.truncate(size)
+    return path
+
+
+def test_many_small_holes_are_one_large_one(tmp_path: Path) -> None:
+    status = sparse(tmp_path / "holes", 1 << 20).stat()
+    assert files.mostly_holes(status)
+    assert not files.hollow(status)
+    assert not files.hollow(status, files.MAX_HOLES - (1 << 20))
+    assert files.hollow(status, files.MAX_HOLES)
+    (tmp_path / "full").write_bytes(b"x" * 4096)
+    assert not files.hollow((tmp_path / "full").stat(), 1 << 50)
+
+
+@pytest.mark.parametrize("name", ["a\0b", "a" * 5000])
+def test_a_name_that_no_file_can_have_is_refused(tmp_path: Path, name: str) -> None:
+    with pytest.raises(Refused, match="cannot be opened as a plain file"):
+        files.sha256_file(tmp_path / name)

@@ -192,3 +192,22 @@ def test_a_name_no_record_can_hold_is_no_part_of_a_result(run: Path) -> None:
 def test_the_inventory_is_in_path_order_without_the_record(run: Path) -> None:
     names = [entry.path for entry in folder.inventory(run)]
     assert names == ["identity.json", "model.ckpt", "output/checkpoints/last.ckpt"]
+
+
+@pytest.mark.timeout(60)
+def test_holes_of_a_whole_run_are_counted_together(run: Path) -> None:
+    for number in range(1000):  # comparing or hashing a terabyte takes far longer
+        with (run / folder.OUTPUT / f"{number:03}").open("wb") as file:
+            file.truncate((1 << 30) - number)
+    found, faults = folder.scan(run)
+    assert f"{folder.OUTPUT}/checkpoints/last.ckpt" in found
+    assert len([path for path in found if path[-3:].isdecimal()]) == 1
+    assert sum("is made of holes" in fault for fault in faults.values()) == 999
+
+
+@pytest.mark.timeout(60)
+def test_folders_of_deep_files_are_found_without_their_square() -> None:
+    deep = "/".join(["d"] * 2000)
+    found = folder.folders_of([f"{deep}/{number}" for number in range(100_000)])
+    assert len(found) == 2000
+    assert folder.folders_of(["a/b/c", "a/d", "e"]) == ["a", "a/b"]

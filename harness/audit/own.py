@@ -3,7 +3,6 @@
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
-from pathlib import PurePath
 
 from harness import folder, resume
 from harness.argv import argument_list
@@ -169,8 +168,7 @@ def dates(run: Recorded) -> Iterator[Claim]:
     """No file was changed later than now, nor a folder."""
     latest = (run.now + SKEW).timestamp()
     faults = []
-    folders = {str(above) for name in run.files for above in PurePath(name).parents}
-    for name in dict.fromkeys((*run.files, *run.records, *sorted(folders - {"."}))):
+    for name in dict.fromkeys((*run.files, *run.records, *folder.folders_of(run.files))):
         changed = (run.run / name).lstat().st_mtime
         if changed > latest:
             date = datetime.fromtimestamp(min(changed, _LAST), UTC)
