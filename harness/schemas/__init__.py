@@ -1,20 +1,63 @@
 """JSON Schemas of every file the harness reads, and the check against them."""
 
 import json
+import re
+from collections.abc import Callable, Iterator
 from functools import cache
 from importlib.resources import files
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 from harness.errors import Refused
 from harness.files import read_json
 
+MOST_ERRORS = 100  # of one list or table, to tell one of them; a hostile file could have millions
+
+Check = Callable[..., Iterator[Exception]]
+
 
 @cache
 def _validator(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    import jsonschema
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
     schema = json.loads((files(__name__) / f"{name}.schema.json").read_text())
-    return jsonschema.Draft202012Validator(schema)
+    ours = {"pattern": _pattern, "uniqueItems": _unique}
+    for keyword in ("items", "additionalProperties", "propertyNames"):
+        ours[keyword] = _few(Draft202012Validator.VALIDATORS[keyword])
+    return extend(Draft202012Validator, ours)(schema)  # type: ignore[no-untyped-call]
+
+
+def _few(check: Check) -> Check:
+    """A keyword's check that stops at MOST_ERRORS: of a choice the library collects them all."""
+    return lambda *given: islice(check(*given), MOST_ERRORS)
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
+
+
+def _pattern(_: object, pattern: str, text: object, __: object) -> Iterator[Exception]:
+    """As JSON Schema has it: `$` is the very end, not before a line's end as in Python."""
+    from jsonschema import ValidationError
+
+    if isinstance(text, str) and not _compiled(pattern).search(text):
+        yield ValidationError(f"{text[:100]!r} does not match {pattern!r}")
+
+
+def _unique(_: object, wanted: bool, items: object, __: object) -> Iterator[Exception]:
+    """In one pass: the library compares each item with each where they cannot be sorted."""
+    from jsonschema import ValidationError
+
+    seen: set[str] = set()
+    for item in items if wanted and isinstance(items, list) else ():
+        text = json.dumps(item, sort_keys=True)
+        if text in seen:
+            yield ValidationError(f"{text[:100]} stands twice")
+            return
+        seen.add(text)
 
 
 def validate(value: object, name: str, where: str) -> None:
@@ -22,12 +65,12 @@ def validate(value: object, name: str, where: str) -> None:
 
     Raises Refused with one line: the file, the field and what was expected.
     """
-    import jsonschema
+    from jsonschema.exceptions import best_match
 
-    error = jsonschema.exceptions.best_match(_validator(name).iter_errors(value))
+    error: Any = best_match(_validator(name).iter_errors(value))
     if error is not None:
-        field = "/".join(str(part) for part in error.absolute_path) or "the document"
-        message = " ".join(error.message.split())
+        field = "/".join(str(part)[:100] for part in error.absolute_path) or "the document"
+        message = " ".join(error.message[:1000].split())
         raise Refused(f"{where}: {field}: {message[:300]} (schema {name})")
 
 
