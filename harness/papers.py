@@ -8,6 +8,7 @@ from typing import Any
 
 from harness.errors import Refused
 from harness.schemas import read_record
+from harness.text import short
 
 # A trainer's own name for what papers call the perplexity bound on held-out text.
 MEASURED = {"perplexity_bound": "validation_perplexity"}
@@ -144,7 +145,7 @@ def _reasons(
         known = here if name in _OF_THE_RUN else (found.setting if found else {})
         value = known.get(name, "unknown")
         if (name in _OF_THE_RUN or found) and value != published:
-            yield f"{name.replace('_', ' ')} is {value}, published is {published}"
+            yield f"{name.replace('_', ' ')} is {short(value)}, published is {published}"
 
 
 def load(source: Path) -> Papers:

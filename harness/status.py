@@ -78,7 +78,7 @@ def _attempted(run: Path) -> Status:
         node = ",".join(_nodes(last))
         heard = _heard(path, last["started"])
         state, note = _state(run, last, heard)
-    except (HarnessError, OSError) as error:
+    except (HarnessError, OSError, ValueError) as error:  # a time may be no time
         return Status(run, "unreadable", note=str(error))
     if progress is None:
         return Status(run, state, heard_seconds=heard, node=node, note=note)

@@ -14,7 +14,7 @@ from harness.files import open_plain
 from harness.logs import before
 from harness.project import Project
 from harness.slurm import files
-from harness.text import printable
+from harness.text import lines, printable
 
 POLL_SECONDS = 0.5
 _BLOCK = 1 << 16
@@ -101,4 +101,4 @@ def follow(find: Callable[[], list[Path]], last: int | None, forever: bool) -> I
 
 def _shown(line: bytes) -> str:
     text = line.decode(errors="replace").rstrip("\r")[:_LONGEST]
-    return "".join(c if c == "\t" else printable(c) for c in text)
+    return lines(text)

@@ -3,6 +3,7 @@
 import json
 
 LONGEST = 200
+LONGEST_LINE = 1000
 
 
 def printable(text: str) -> str:
@@ -15,8 +16,21 @@ def printable(text: str) -> str:
     )
 
 
+def line(text: str) -> str:
+    """One printable line, cut in its middle where it is long: what is wrong stands at its end."""
+    if len(text) <= LONGEST_LINE and len(whole := printable(text)) <= LONGEST_LINE:
+        return whole
+    half = LONGEST_LINE // 2
+    return f"{printable(text[:half])[: half - 3]}...{printable(text[-half:])[-half:]}"
+
+
+def lines(text: str) -> str:
+    """`text` made printable, its line ends and tabs kept."""
+    return "".join(c if c in "\n\t" else printable(c) for c in text)
+
+
 def short(value: object) -> str:
     """One printable line for a JSON value, cut where it is long."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    text = printable(text)
+    text = printable(text[: LONGEST + 1])
     return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."

@@ -193,6 +193,20 @@ def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:
     path.write_bytes(json_bytes(value))
 
 
+def forge(
+    run: Path,
+    identity: Callable[[dict[str, Any]], object] = id,
+    provenance: Callable[[dict[str, Any]], object] = id,
+) -> None:
+    """Change a run's records, and make right every digest they have of each other."""
+    rewrite(run / "identity.json", identity)
+    sha256 = digest(json.loads((run / "identity.json").read_bytes()))
+    for name in ("provenance.json", "completed.json"):
+        rewrite(run / name, lambda record: record.update(identity_sha256=sha256))
+    rewrite(run / "provenance.json", provenance)
+    relist(run)
+
+
 def relist(run: Path) -> None:
     """Make the completion record vouch for the files as they are now."""
     files, _ = folder.scan(run)

@@ -1,12 +1,12 @@
 """What an audit says: claims, each with a verdict, and what follows for the whole run."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 from pathlib import Path
 
 from harness.identity import at, differences
-from harness.text import printable, short
+from harness.text import line, printable, short
 
 SCHEMA_VERSION = 1
 
@@ -44,7 +44,7 @@ class Claim:
 
     def below(self, prefix: str) -> "Claim":
         """The same claim, made of a part of the run (its teacher, say)."""
-        return Claim(f"{prefix}{self.name}", self.verdict, self.expected, self.found, self.why)
+        return replace(self, name=line(f"{prefix}{self.name}"))
 
 
 @dataclass(frozen=True)
@@ -79,17 +79,17 @@ def exit_code(verdicts: Iterable[Verdict]) -> int:
 
 def holds(name: str, found: object = "") -> Claim:
     """A claim that was checked and is true."""
-    return Claim(printable(name), Verdict.HOLDS, found=short(found))
+    return Claim(line(name), Verdict.HOLDS, found=short(found))
 
 
 def differs(name: str, why: str, expected: object = "", found: object = "") -> Claim:
     """A claim that was checked and is false."""
-    return Claim(printable(name), Verdict.DIFFERS, short(expected), short(found), printable(why))
+    return Claim(line(name), Verdict.DIFFERS, short(expected), short(found), line(why))
 
 
 def unchecked(name: str, why: str) -> Claim:
     """A claim that could not be checked on this machine."""
-    return Claim(printable(name), Verdict.UNCHECKED, why=printable(why))
+    return Claim(line(name), Verdict.UNCHECKED, why=line(why))
 
 
 def equal(name: str, expected: object, found: object, where: str = "") -> Claim:

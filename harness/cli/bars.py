@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.data.progress import Progress
+from harness.text import printable
 
 SHOWN = 8  # stages at once: a dataset can have hundreds of files
 
@@ -24,7 +25,7 @@ def bars(unit: str = "") -> Iterator[Progress]:
     console = Console(stderr=True)
     amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         amount,
         TimeRemainingColumn(),
@@ -33,12 +34,14 @@ def bars(unit: str = "") -> Iterator[Progress]:
         tasks = {}
 
         def report(what: str, done: int, total: int) -> None:
+            what = printable(what)
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total)
                 for old in list(tasks.values())[:-SHOWN]:
                     shown.update(old, visible=False)
             shown.update(tasks[what], completed=done)
             if not console.is_terminal and done >= total:
-                console.print(what if total == 1 else f"{what}: {done}", highlight=False)
+                told = what if total == 1 else f"{what}: {done}"
+                console.print(told, highlight=False, markup=False)
 
         yield report

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.project import Project
+from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.data.cache import Item
@@ -61,7 +62,7 @@ def _list(items: list["Item"]) -> None:
 def _show(items: Iterable["Item"]) -> None:
     for item in items:
         amount = "-" if item.state == "missing" else _mib(item.size)
-        click.echo(f"{item.state:10} {amount:>16}  {item.what}")
+        click.echo(printable(f"{item.state:10} {amount:>16}  {item.what}"))
 
 
 def _environments(project: Project, remove: bool, yes: bool) -> None:
@@ -72,7 +73,8 @@ def _environments(project: Project, remove: bool, yes: bool) -> None:
     size = nix.sizes({path for one in found for path in one.closure})
     for one in chosen if remove else found:
         state, total = "in use" if one.used else "old", sum(size[path] for path in one.closure)
-        click.echo(f"{state:10} {_mib(total):>16}  {one.link.name[: len(one.name) + 13]}")
+        name = one.link.name[: len(one.name) + 13]
+        click.echo(printable(f"{state:10} {_mib(total):>16}  {name}"))
     theirs = built.only_theirs(chosen, found)
     freed = sum(size[path] for path in theirs)
     if not remove:

@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from harness.project import Project
+from harness.text import printable
 
 
 @click.command()
@@ -19,7 +20,7 @@ def command(project: Project, runs: tuple[str, ...]) -> None:
     from harness.slurm.cancel import cancel
 
     for job, run in cancel(project, [_name(run) for run in runs]):
-        click.echo(f"cancelled  {job:10} {run.name}")
+        click.echo(printable(f"cancelled  {job:10} {run.name}"))
 
 
 def _name(run: str) -> str:

@@ -45,7 +45,7 @@ def command(project: Project, model: str | None, dataset: str, mirrors: Mapping[
         try:
             row = _twice(project, choices, Reporter())
         except HarnessError as error:
-            _line([name, *["-"] * 5, printable(str(error))])
+            _line([name, *["-"] * 5, str(error)])
             statuses.add(2 if isinstance(error, Refused) else 1)
             continue
         _line(row.cells())
@@ -76,4 +76,4 @@ def _train(project: Project, choices: Choices, reporter: "Reporter") -> Path:
 
 
 def _line(cells: Any) -> None:
-    click.echo(f"| {' | '.join(cells)} |")
+    click.echo(printable(f"| {' | '.join(cells)} |"))

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.project import Project
+from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.difference import Difference, Series
@@ -42,7 +43,7 @@ def show(found: "Difference", as_json: bool) -> None:
         click.echo(json.dumps(found.record(), indent=1))
     else:
         for line in lines(found):
-            click.echo(line)
+            click.echo(printable(line))
     sys.exit(found.exit_code)
 
 

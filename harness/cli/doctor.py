@@ -11,6 +11,7 @@ from harness.doctor import examine, ready
 from harness.probe import Check
 from harness.project import Project
 from harness.sources import Mirror
+from harness.text import lines, printable
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -43,11 +44,13 @@ def _show(checks: list[Check]) -> None:
     from rich.table import Table
     from rich.text import Text
 
+    def _text(told: str) -> Text:  # not to be read as markup, nor by the terminal
+        return Text(lines(told))
+
     table = Table("", "", "found", "to mend it", box=None, pad_edge=False)
     for check in checks:
         state = Text(check.state, STYLES[check.state])
-        # Text, not str: what was found is not to be read as markup.
-        table.add_row(check.name, state, Text(check.found), Text(check.mend))
+        table.add_row(check.name, state, *map(_text, (check.found, check.mend)))
     console = Console()
     console.print(table)
     bad = sum(check.state == "fail" for check in checks)
@@ -59,7 +62,7 @@ def _show(checks: list[Check]) -> None:
 def _imports(project: Project, environment: str, mirrors: dict[str, Mirror], as_json: bool) -> int:
     from harness.imports import check
 
-    found = check(project, environment, mirrors, lambda line: click.echo(line, err=True))
+    found = check(project, environment, mirrors, lambda line: click.echo(printable(line), err=True))
     failed = sum(one.failed for ones in found.values() for one in ones)
     if as_json:
         click.echo(json.dumps({name: [asdict(o) for o in ones] for name, ones in found.items()}))
@@ -69,9 +72,10 @@ def _imports(project: Project, environment: str, mirrors: dict[str, Mirror], as_
             if one.error:
                 what = f"{one.module} {one.name}".strip()
                 state = "is not there, and no training needs it" if one.optional else "FAILS"
-                click.echo(f"{name}: {what} {state}: {one.error} ({one.places[0]})")
+                told = f"{name}: {what} {state}: {one.error} ({one.places[0]})"
+                click.echo(printable(told))
         modules = {one.module: one.provider for one in ones if not one.error}
         adapted = sorted(name for name, provider in modules.items() if provider == "adapters")
         beside = f", {len(adapted)} of them from adapters: {', '.join(adapted)}" if adapted else ""
-        click.echo(f"{name}: {len(modules)} modules import{beside}")
+        click.echo(printable(f"{name}: {len(modules)} modules import{beside}"))
     return int(failed > 0)

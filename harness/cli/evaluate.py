@@ -8,6 +8,7 @@ import click
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
 from harness.project import Project
+from harness.text import printable
 
 
 @click.command()
@@ -26,7 +27,7 @@ def command(project: Project, run: Path, name: str, as_json: bool) -> None:
     from harness.evaluation import evaluate, ready
 
     def say(line: str) -> None:
-        click.echo(line, err=True)
+        click.echo(printable(line), err=True)
 
     launch = ready(project, run.resolve(), name, say)
     say(f"evaluating {run.resolve().name}: {name}")
@@ -41,4 +42,4 @@ def command(project: Project, run: Path, name: str, as_json: bool) -> None:
         record["metric"].replace("_", " "): f"{record['value']:.6g}",
     }
     for title, value in rows.items():
-        click.echo(f"{title:22} {value}")
+        click.echo(printable(f"{title:22} {value}"))

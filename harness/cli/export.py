@@ -6,6 +6,7 @@ import click
 
 from harness.errors import HarnessError, Refused
 from harness.project import Project
+from harness.text import printable
 
 FILE = click.Path(dir_okay=False, path_type=Path)
 
@@ -47,7 +48,7 @@ def command(
         if sign is not None:
             raise Refused("--sign: only the in-toto format is signed")
         crate.write(project, run, output.resolve(), license_)
-        click.echo(str(output))
+        click.echo(printable(str(output)))
     else:
         from harness.export.signing import sign as signed
         from harness.export.statement import statement
@@ -55,7 +56,7 @@ def command(
 
         made = statement(project, run)
         publish_bytes(output.resolve(), signed(made, sign) if sign else made)
-        click.echo(str(output))
+        click.echo(printable(str(output)))
 
 
 def _verify(run: Path, envelope: Path, key: Path) -> None:
@@ -75,4 +76,5 @@ def _verify(run: Path, envelope: Path, key: Path) -> None:
     differing = sorted(n for n in told.keys() | here.keys() if told.get(n) != here.get(n))
     if differing:
         raise HarnessError(f"{run}: {differing[0]} is not as signed ({len(differing)} in all)")
-    click.echo(f"{envelope}: signed by {key}, and all {len(here)} digests are {run.name}'s")
+    done = f"{envelope}: signed by {key}, and all {len(here)} digests are {run.name}'s"
+    click.echo(printable(done))

@@ -9,6 +9,7 @@ from harness.cli.choices import mirror_option
 from harness.cli.distrust import full_option
 from harness.project import Project
 from harness.sources import Mirror, look, pin, pins
+from harness.text import printable
 
 
 @click.command()
@@ -66,7 +67,8 @@ def _from_hub(
     left = fetch.remaining(places, files)
     if dry_run:
         for target in files:
-            click.echo(f"{target.entry.size:>14} {target.wanted.repository} {target.entry.path}")
+            told = f"{target.entry.size:>14} {target.wanted.repository} {target.entry.path}"
+            click.echo(printable(told))
         click.echo(f"{len(files)} files, {left} bytes to fetch")
         return
     asked = [known.datasets[name].required_free for name in names if name in known.datasets]

@@ -25,7 +25,7 @@ def show_figures(name: str, comparisons: Iterable[Comparison]) -> None:
         )
         found = ones[0].measured
         places = ", ".join(dict.fromkeys(f"{o.figure.source} {o.figure.place}" for o in ones))
-        told = f"{why}\n{places}" if why else f"{ones[0].difference:+.1%}\n{places}"
+        told = f"{printable(why)}\n{places}" if why else f"{ones[0].difference:+.1%}\n{places}"
         table.add_row(
             *map(Text, (metric.replace("_", " "), span, "" if found is None else f"{found:.4g}")),
             *map(Text, (standing, told)),

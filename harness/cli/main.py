@@ -10,7 +10,7 @@ import click
 
 from harness.errors import HarnessError, Refused
 from harness.project import Project
-from harness.text import printable
+from harness.text import line, lines
 
 INTERRUPTED = 130
 
@@ -100,6 +100,7 @@ def main() -> None:
     try:
         status = group(prog_name="harness", standalone_mode=False)
     except click.ClickException as error:
+        error.message = lines(error.message)  # type: ignore[misc]  # a path may be in it
         error.show()
         status = error.exit_code
     except click.Abort:
@@ -115,7 +116,7 @@ def main() -> None:
 def _failed(message: str, status: int) -> int:
     """Say why the command failed, in one line that a terminal takes for text."""
     with suppress(OSError):  # nobody may listen any more
-        click.echo(f"harness: {printable(message)}", err=True)
+        click.echo(f"harness: {line(message)}", err=True)
     return status
 
 

@@ -11,6 +11,7 @@ import click
 from harness import folder
 from harness.plan import Plan
 from harness.run import Progress
+from harness.text import printable
 
 PLAIN_SECONDS = 15.0
 
@@ -27,7 +28,7 @@ class Reporter:
     def say(self, line: str) -> None:
         """One plain line."""
         self._close()
-        _write(f"{line}\n")
+        _write(f"{printable(line)}\n")
 
     @contextmanager
     def training(self, plan: Plan) -> Iterator[None]:

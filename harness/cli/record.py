@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from harness.project import Project
+from harness.text import printable
 
 
 @click.command()
@@ -29,4 +30,5 @@ def command(project: Project, runs: tuple[Path, ...], source: Path | None) -> No
     for run in runs:
         entry = record(checkout, run.resolve())
         bases = len(entry["results"])
-        click.echo(f"{FILE}: {entry['model']} on {entry['dataset']}, {bases} base(s)")
+        told = f"{FILE}: {entry['model']} on {entry['dataset']}, {bases} base(s)"
+        click.echo(printable(told))

@@ -7,6 +7,7 @@ import click
 
 from harness.cli.distrust import full_option
 from harness.project import Project
+from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.audit import Audit
@@ -50,4 +51,4 @@ def command(project: Project, run: Path, output: Path | None, form: str | None) 
         click.echo(text, nl=False)
     else:
         publish_bytes(output.resolve(), text.encode())
-        click.echo(f"{output}: {len(runs)} run(s)", err=True)
+        click.echo(printable(f"{output}: {len(runs)} run(s)"), err=True)

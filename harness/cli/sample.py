@@ -9,6 +9,7 @@ from harness.cli.diff import RUN
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
 from harness.project import Project
+from harness.text import printable
 
 
 @click.command()
@@ -32,10 +33,9 @@ def command(project: Project, run: Path, count: int, steps: int, seed: int, as_j
     The averaged (EMA) weights are used. Nothing is written.
     """
     from harness.sampling import Draw, sample
-    from harness.text import printable
 
     def say(line: str) -> None:
-        click.echo(line, err=True)
+        click.echo(printable(line), err=True)
 
     for number, row in enumerate(sample(project, run.resolve(), Draw(count, steps, seed), say), 1):
         if as_json:

@@ -32,12 +32,12 @@ def command(project: Project, root: Path | None, as_json: bool) -> None:
         return
     rows = [
         (
-            printable(one.run.name),
+            one.run.name,
             one.state,
             "" if one.step is None else f"{one.step}/{one.max_steps}",
             "" if one.tokens_per_second is None else f"{one.tokens_per_second / 1000:.1f}k/s",
             "" if one.seconds_left is None else clock(one.seconds_left),
-            printable(one.node or ""),
+            one.node or "",
             one.job or "",
             printable(one.note or "")[:100],
         )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 import click
 
 from harness.matrix import Entry
+from harness.text import printable
 
 
 def show_entries(entries: Sequence[Entry], as_json: bool) -> None:
@@ -33,7 +34,8 @@ def show_entries(entries: Sequence[Entry], as_json: bool) -> None:
 
 
 def show_table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
-    """Columns as wide as they must be; the last one is not padded."""
+    """Columns as wide as they must be; the last one is not padded. Cells are made printable."""
+    rows = [tuple(map(printable, row)) for row in rows]
     widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
     for row in (names, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))

@@ -11,6 +11,7 @@ from harness.cli.limiting import limit_options
 from harness.cli.plan import show_plan
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
+from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.run import Outcome
@@ -77,7 +78,7 @@ def _tell(outcome: Any, as_json: bool) -> None:
         "tensor digest": checkpoint["tensors"]["state"]["digest"],
     }
     for name, value in rows.items():
-        click.echo(f"{name:22} {value}")
+        click.echo(printable(f"{name:22} {value}"))
 
 
 TOLD = ("loss", "validation_nll", "validation_perplexity", "unigram_perplexity")

@@ -6,6 +6,7 @@ from harness.cli.bars import bars
 from harness.cli.distrust import full_option
 from harness.errors import HarnessError
 from harness.project import Project
+from harness.text import lines, printable
 
 
 @click.command()
@@ -37,7 +38,7 @@ def command(project: Project, dataset: str, profile: str, sample: int) -> None:
         if not verdict.problems:
             around = verification.verify_around(project, chosen.key, progress)
     for problem in verdict.problems:
-        click.echo(problem, err=True)
+        click.echo(printable(problem), err=True)
     if verdict.problems:
         raise HarnessError(
             f"{chosen.processed}: {len(verdict.problems)} problem(s); prepare it again"
@@ -46,6 +47,6 @@ def command(project: Project, dataset: str, profile: str, sample: int) -> None:
     snapshot = places.snapshot("model", model.repo, model.revision)
     if sample:
         for split, row, text in verification.sample(places, chosen.processed, snapshot, sample):
-            click.echo(f"--- {split} row {row}\n{text}")
+            click.echo(f"--- {split} row {row}\n{lines(text)}")
     for line in (*around, f"{chosen.processed}: {verdict.rows} rows as the manifest says"):
-        click.echo(line)
+        click.echo(printable(line))
