@@ -131,6 +131,8 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
     The file is the trainer's, so nothing in it is trusted: only finite numbers that a record can
     hold are taken, under names that can be printed.
     """
+    if path.parent.is_symlink():
+        raise Refused(f"{path.parent}: is a symbolic link; none is followed in a run folder")
     try:
         file = open_plain(path)
     except FileNotFoundError:

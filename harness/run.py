@@ -139,6 +139,8 @@ def read_progress(path: Path) -> Progress | None:
 
     The file is the trainer's, so a link, a huge file or other nonsense is nothing.
     """
+    if path.parent.is_symlink():
+        return None
     try:
         with open_plain(path) as file:
             value = json.loads(file.read(4096))

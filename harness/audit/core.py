@@ -5,6 +5,7 @@ run of which something could not be checked is not called good.
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,9 @@ from harness import folder
 from harness.audit import own, pins, teachers, tensors
 from harness.audit.machine import Machine
 from harness.audit.recorded import Recorded, read
-from harness.audit.verdicts import Audit, Claim, differs, equal, unchecked
+from harness.audit.verdicts import Audit, Claim, Verdict, differs, equal, unchecked
 from harness.canonical import digest
 from harness.errors import HarnessError, Refused
-from harness.files import sha256_file
 from harness.identity import each
 from harness.schemas import read_record
 
@@ -54,7 +54,7 @@ def audit(machine: Machine, run: Path) -> Audit:
 
     Raises Refused where `run` holds no run at all.
     """
-    return _audit(machine, run, frozenset())
+    return _audit(machine, run, Chain())
 
 
 def holds_run(run: Path) -> bool:
@@ -72,7 +72,22 @@ RECORDS = (
 )
 
 
-def _audit(machine: Machine, run: Path, above: frozenset[Path]) -> Audit:
+MOST_TEACHERS = 16  # runs of teachers, theirs too, that one audit follows; an honest chain has few
+
+
+@dataclass
+class Chain:
+    """The runs that one audit looks into: those `above` the present one, and all it has `seen`."""
+
+    above: tuple[Path, ...] = ()
+    seen: set[Path] = field(default_factory=set)
+
+    def below(self, run: Path) -> "Chain":
+        """The chain as the teachers of `run` have it; what was seen is shared."""
+        return Chain((*self.above, run), self.seen)
+
+
+def _audit(machine: Machine, run: Path, chain: Chain) -> Audit:
     if not holds_run(run):
         raise Refused(f"{run}: holds no run (no {folder.IDENTITY}, no {folder.COMPLETED})")
     if run.is_symlink():
@@ -82,8 +97,7 @@ def _audit(machine: Machine, run: Path, above: frozenset[Path]) -> Audit:
     for name, check, needed in CHECKS:
         claims += _guarded(name, check, needed, recorded)
     if _I in recorded.records and _F in recorded.records:
-        chain = lambda run: taught(run, above | {recorded.run})  # noqa: E731
-        claims += _guarded("teacher", chain, (), recorded)
+        claims += _guarded("teacher", lambda run: taught(run, chain.below(run.run)), (), recorded)
     return Audit(run, tuple(claims))
 
 
@@ -103,31 +117,44 @@ def _guarded(name: str, check: Check, needed: tuple[str, ...], run: Recorded) ->
     return claims
 
 
-def taught(run: Recorded, above: frozenset[Path]) -> Iterator[Claim]:
+def taught(run: Recorded, chain: Chain) -> Iterator[Claim]:
     """The claims of each teacher."""
     recorded = each(run.identity["teacher"])
     paths = teachers.find(run.project, run.run, run.identity, run.provenance)
     for one, path in zip(recorded, paths, strict=True):
-        yield from teacher(run, one, path, above)
+        yield from teacher(run, one, path, chain)
 
 
 def teacher(
-    run: Recorded, recorded: dict[str, Any], path: Path | None, above: frozenset[Path]
+    run: Recorded, recorded: dict[str, Any], path: Path | None, chain: Chain
 ) -> Iterator[Claim]:
-    """The teacher's bytes are those recorded; where they came from a run, that run's claims."""
+    """The teacher's bytes are those recorded; where they came from a run, that run's claims.
+
+    Claims of a run that taught several are told once.
+    """
     name = f"teacher {recorded['family']}" if "family" in recorded else "teacher"
     if path is None:
         yield unchecked(name, "its checkpoint is not on this machine")
         return
-    yield equal(name, recorded["sha256"], sha256_file(path), path.name)
+    bytes_ = teachers.same(name, recorded["sha256"], path)
+    yield bytes_
+    if bytes_.verdict is not Verdict.HOLDS:
+        return  # whatever it is, it taught nobody here
     origin = path.parent
     if path.name != folder.MODEL or not holds_run(origin):
         yield unchecked(f"{name}'s run", f"{path} lies in no run folder")
-    elif origin in above:
+        return
+    if origin in chain.above:
         yield differs(f"{name}'s run", f"{origin.name} is, at the end, its own teacher")
-    else:
-        if recorded["identity"] is not None:
-            found = digest(read_record(origin / folder.IDENTITY, "identity"))
-            yield equal(f"{name}'s identity", recorded["identity"], found, origin.name)
-        for claim in _audit(run.machine, origin, above).claims:
-            yield claim.below(f"teacher {origin.name}: ")
+        return
+    if recorded["identity"] is not None:
+        found = digest(read_record(origin / folder.IDENTITY, "identity"))
+        yield equal(f"{name}'s identity", recorded["identity"], found, origin.name)
+    if origin in chain.seen:
+        return
+    if len(chain.seen) == MOST_TEACHERS:
+        yield unchecked(f"{name}'s run", f"over {MOST_TEACHERS} runs of teachers are not followed")
+        return
+    chain.seen.add(origin)
+    for claim in _audit(run.machine, origin, chain).claims:
+        yield claim.below(f"teacher {origin.name}: ")

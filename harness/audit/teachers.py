@@ -1,15 +1,20 @@
-"""The checkpoint a run was taught by: where it lies here, and how it was adapted."""
+"""The checkpoint a run was taught by: where it lies here, and how it was adapted.
 
+A run's own word for where it lies is not taken for more than that: it could be any file.
+"""
+
+import os
+import stat
 from collections.abc import Iterator, Mapping
 from itertools import zip_longest
 from pathlib import Path
 from typing import Any
 
-from harness import adaptation, folder, places
+from harness import adaptation, folder
 from harness.audit.recorded import Recorded
-from harness.audit.verdicts import Claim, equal, unchecked
-from harness.errors import HarnessError
-from harness.files import sha256_file
+from harness.audit.verdicts import Claim, differs, equal, holds, unchecked
+from harness.errors import HarnessError, Refused
+from harness.files import resolve_inside, sha256_file
 from harness.identity import each
 from harness.project import Project
 from harness.schemas import read_record
@@ -21,27 +26,60 @@ def find(
     """Each teacher's file: where it was, or in a run beside this one or in the project."""
     teachers, paths = each(identity["teacher"]), each(provenance["paths"].get("teacher"))
     pairs = zip_longest(teachers, paths[: len(teachers)])
-    return tuple(_find(project, run, teacher["sha256"], path) for teacher, path in pairs)
+    found = [(teacher["sha256"], _named(project, run, path)) for teacher, path in pairs]
+    wanted = {sha256 for sha256, file in found if file is None}
+    results = _results(project, run, wanted) if wanted else {}
+    return tuple(file or results.get(sha256) for sha256, file in found)
 
 
-def _find(project: Project, run: Path, sha256: str, path: str | None) -> Path | None:
-    recorded = Path(path or "/none")
-    if recorded.is_file() and not recorded.is_symlink():
-        return recorded
+def _named(project: Project, run: Path, path: str | None) -> Path | None:
+    """The file that a run names as its teacher, where a launch could have had it there.
+
+    That is anywhere in the project's root, or as the result of a run beside this one; no link
+    leads there, and it is no file of the kernel's, which has nothing on a disk.
+    """
+    if path is None:
+        return None
+    file = Path(os.path.normpath(path))
+    beside = file.name == folder.MODEL and file.parent.parent == run.parent
+    try:
+        file = resolve_inside(run.parent if beside else project.root, file)
+        status = file.lstat()
+    except (Refused, OSError, ValueError):  # too long a path, or one with a null byte
+        return None
+    return file if stat.S_ISREG(status.st_mode) and status.st_blocks else None
+
+
+def _results(project: Project, run: Path, wanted: set[str]) -> dict[str, Path]:
+    """The checkpoints with these digests, by the records of the runs they are results of."""
+    found: dict[str, Path] = {}
     for home in dict.fromkeys((run.parent, project.runs)):
         for completed in sorted(home.glob(f"*/{folder.COMPLETED}")):
-            if completed.parent != run and _result(completed.parent) == sha256:
-                return completed.with_name(folder.MODEL)
-    return None
+            other = completed.parent
+            if other == run or other.is_symlink():
+                continue
+            sha256 = _result(other)
+            if sha256 in wanted:
+                found.setdefault(sha256, other / folder.MODEL)
+        if len(found) == len(wanted):
+            break
+    return found
 
 
-def _result(run: Path) -> object:
-    """The digest a run records of its checkpoint; None where its record is not valid."""
+def _result(run: Path) -> str:
+    """The digest a run records of its checkpoint; empty where its record is not valid."""
     try:
         checkpoint: Any = folder.completed(run)["checkpoint"]
-    except HarnessError:
-        return None
-    return checkpoint["sha256"]
+    except (HarnessError, OSError, ValueError, RecursionError):
+        return ""
+    return str(checkpoint["sha256"])
+
+
+def same(name: str, sha256: str, path: Path) -> Claim:
+    """The claim that a file has a digest; another one is not told: it could be any file's."""
+    if sha256_file(path) == sha256:
+        return holds(name, sha256)
+    return differs(name, f"{path.name} has other bytes than recorded")
 
 
 def adapted(run: Recorded) -> Iterator[Claim]:
@@ -57,13 +95,12 @@ def adapted(run: Recorded) -> Iterator[Claim]:
         *(fields, recorded["code_sha256"]),
         *(teacher["sha256"], teacher["identity"], teacher["weights"]),
     )
-    mounted = Path(run.provenance["paths"]["mounts"].get(places.TEACHER_FILE, "/none"))
-    again = adaptation.place(run.project, decided) / folder.MODEL
-    path = next((p for p in (mounted, again) if p.is_file() and not p.is_symlink()), None)
-    if path is None:
+    # Where it was is not asked: its place follows from what it was made from.
+    path = adaptation.place(run.project, decided) / folder.MODEL
+    if not path.is_file() or path.is_symlink():
         yield unchecked("adapted teacher", "is not on this machine; the same launch makes it again")
         return
-    yield equal("adapted teacher", recorded["output_sha256"], sha256_file(path), str(path.parent))
+    yield same("adapted teacher", recorded["output_sha256"], path)
     record = read_record(path.with_name(adaptation.PROVENANCE), "teacher")
     expected = {**decided, "output_sha256": recorded["output_sha256"]}
     found = {name: record[name] for name in expected}

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from harness import __version__, evaluation, folder, papers
+from harness.audit.core import MOST_TEACHERS
 from harness.audit.teachers import find
 from harness.audit.verdicts import Audit, Claim, Verdict
 from harness.complete import METRICS, metric_rows
@@ -187,7 +188,7 @@ def _teachers(
 ) -> Iterable[Node]:
     """The teachers, their teachers, and so on, as far as their runs are here."""
     seen, todo = {run}, [(run, identity, provenance)]
-    while todo:
+    while todo and len(seen) <= MOST_TEACHERS:
         here, known, facts = todo.pop()
         if not (known and facts):
             continue
