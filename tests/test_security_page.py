@@ -11,7 +11,13 @@ def test_the_page_and_the_hostile_tests_name_each_other() -> None:
     named = set(re.findall(r"`(test_\w+)`", PAGE))
     files = (
         *("test_sandbox_hostile.py", "test_sandbox.py", "test_seccomp.py", "test_limits.py"),
-        *("faults/test_hostile_upstream.py", "faults/test_secrets.py", "fuzz/test_inputs.py"),
+        *("test_audit.py", "test_folder.py", "test_checkpoint.py", "test_schemas.py"),
+        *(
+            "test_finished_cli.py",
+            "faults/test_hostile_upstream.py",
+            "faults/test_secrets.py",
+            "fuzz/test_inputs.py",
+        ),
     )
     written = {
         f: set(re.findall(r"^def (test_\w+)", (TESTS / f).read_text(), re.MULTILINE)) for f in files
