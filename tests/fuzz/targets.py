@@ -205,13 +205,15 @@ def _in_a_run(name: str) -> Callable[[bytes, Path], object]:
         project = Project(SOURCE, root)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr("harness.checkpoint._ask", run_folders.read_here)
+            patch.setattr("harness.audit.Machine", run_folders.Here)
             found = audit(run_folders.Here(project), spoilt)
             json_bytes(found.record())
             assert found.exit_code or _same(data, (_whole_run() / name).read_bytes())
-        for words_ in _commands(spoilt, scratch):
-            result = CliRunner().invoke(group, ["--root", str(root), *words_])
-            if not isinstance(result.exception, (SystemExit, type(None), *EXPECTED)):
-                raise result.exception
+            for words_ in _commands(spoilt, scratch):
+                result = CliRunner().invoke(group, ["--root", str(root), *words_])
+                if not isinstance(result.exception, (SystemExit, type(None), *EXPECTED)):
+                    raise result.exception
+                assert all(c.isprintable() or c == "\n" for c in result.output), words_
 
     return read
 
@@ -229,6 +231,8 @@ def _commands(spoilt: Path, scratch: Path) -> list[list[str]]:
     other, target = str(_whole_run()), str(scratch / "out")
     shutil.rmtree(target, ignore_errors=True)
     return [
+        ["audit", str(spoilt)],
+        ["audit", str(spoilt), "--paper"],
         ["diff", str(spoilt), other],
         ["export", str(spoilt), "-o", f"{target}.json"],
         ["report", str(spoilt), "--format", "md"],

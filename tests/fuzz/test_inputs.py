@@ -125,6 +125,7 @@ def test_a_changed_file_is_taken_or_refused(target: Target, scratch: Path) -> No
     try_()
 
 
+SECONDS = 120  # a bomb that is read in one pass takes some, another one hours
 BOMBS = {
     "nest": "b'[' * (60 << 20)",
     "objects": "b'{\"a\":' * (10 << 20)",
@@ -133,6 +134,18 @@ BOMBS = {
     "one number": "b'1' * (60 << 20)",
     "too large": "b'1' * (65 << 20)",
     "keys": "b'{' + b','.join(b'\"%d\":1' % n for n in range(300_000)) + b'}'",
+    "the last key twice": (
+        "b'{' + b','.join(b'\"%d\":1' % n for n in range(300_000)) + b',\"299999\":1}'"
+    ),
+    "one long key twice": "b'{\"%s\":0,\"%s\":1}' % ((b'a' * (30 << 20),) * 2)",
+    "one long key": "b'{\"%s\":0}' % (b'a' * (60 << 20))",
+    "one long text": "b'{\"seed\":\"%s\"}' % (b'a' * (60 << 20))",
+    "one long fraction": "b'[0.' + b'1' * (60 << 20) + b']'",
+    "items of all kinds": (
+        "b'{\"source\":{\"absent\":[\"a\",' + b','.join(b'%d' % n for n in range(300_000)) + b']}}'"
+    ),
+    "items of a wrong kind": "b'{\"argv\":[' + b'0,' * 900_000 + b'0]}'",
+    "teachers": "b'{\"teacher\":[' + b'{},' * 900_000 + b'{}]}'",
     "zeros": "bytes(60 << 20)",
 }
 
@@ -154,6 +167,7 @@ except Refused as error:
     print("refused")
 """
     done = subprocess.run(
-        [sys.executable, "-c", code], cwd=SOURCE, capture_output=True, text=True, check=False
-    )
+        [sys.executable, "-c", code],
+        cwd=SOURCE, capture_output=True, text=True, check=False, timeout=SECONDS,
+    )  # fmt: skip
     assert done.stdout == "refused\n", done.stderr[-2000:]
