@@ -1,9 +1,9 @@
 """All ten models over several seeds: what training gains, and few steps of students.
 
-Trains each model on lm1b by the study profile through the command line (finished runs are
-skipped), reads the held-out metric at the start and at the end, draws rows from each distilled
-model and its teacher in the same few steps, and has a causal model, trained on the same corpus,
-judge both. Prints tables in Markdown: mean and standard deviation over the seeds.
+Trains each model by the study profile through the command line (finished runs are skipped), reads
+the held-out metric at the start and at the end, draws rows from each distilled model and its
+teacher in the same few steps, and has a causal model, trained on the same corpus, judge both.
+Prints tables in Markdown: mean and standard deviation over the seeds.
 
     ./bootstrap test benchmarks/models.py ROOT [SEED ...]
 """
@@ -22,14 +22,21 @@ SOURCE = Path(__file__).parents[1]
 PROFILE = "study"
 JUDGE_STEPS, ROWS = 1500, 400
 BASES = ("mdlm", "duo", "flm", "candi", "rdlm")
-# Each with its teacher, and the steps in which both are sampled.
-STUDENTS = {
-    "mdlm_sdtt": ("mdlm", 4),
-    "mdlm_di4c": ("mdlm", 2),
-    "duo_dcd": ("duo", 4),
-    "duo_di4c": ("duo", 2),
-    "fmlm": ("flm", 2),
-}
+# Each with its dataset, its teacher, and the steps in which both are sampled. A mixture needs what
+# one number a row can tie together: rows of owt hold one story, those of lm1b many sentences.
+STUDENTS = (
+    ("mdlm_sdtt", "lm1b", "mdlm", 4),
+    ("mdlm_di4c", "lm1b", "mdlm", 2),
+    ("mdlm_di4c", "owt", "mdlm", 2),
+    ("mdlm_di4c", "owt", "mdlm", 4),
+    ("duo_dcd", "lm1b", "duo", 4),
+    ("duo_di4c", "lm1b", "duo", 2),
+    ("fmlm", "lm1b", "flm", 2),
+)
+# How the causal judge of each dataset is told of its rows.
+ROWS_OF = {"lm1b": ("data=lm1b",), "owt": ("data=openwebtext-split", "model.length=256")}
+CACHES = {"lm1b": "smoke-lm1b-bert-128", "owt": "study-owt-gpt2-256"}
+TOKENIZERS = {"lm1b": "smoke-bert", "owt": "smoke-gpt2"}
 
 
 def harness(root: Path, *words: str) -> str:
@@ -40,58 +47,62 @@ def harness(root: Path, *words: str) -> str:
     return done.stdout
 
 
-def folder(root: Path, model: str, seed: int) -> Path:
-    """Where the smoke run of `model` lies."""
-    return root / "runs" / f"{model}-lm1b-study-seed{seed}"
+def folder(root: Path, model: str, dataset: str, seed: int) -> Path:
+    """Where the run of `model` lies."""
+    return root / "runs" / f"{model}-{dataset}-{PROFILE}-seed{seed}"
 
 
-def trained(root: Path, model: str, seed: int) -> tuple[str, float, float]:
+def trained(root: Path, model: str, dataset: str, seed: int) -> tuple[str, float, float]:
     """Train, or find trained: the held-out metric's name, and its first and last value."""
-    chain = ("--with-teacher",) if model in STUDENTS else ()
+    fields = load(SOURCE).recipe(model, dataset, PROFILE).fields
+    chain = ("--with-teacher",) if any(name == model for name, *_ in STUDENTS) else ()
     # A teacher that is adapted can give its averaged weights, which are what it is sampled with.
-    adapted = "transformation" in load(SOURCE).recipe(model, "lm1b", PROFILE).fields
-    chain += ("--teacher-weights", "ema") if adapted else ()
-    harness(root, "train", model, "lm1b", "--profile", PROFILE, "--seed", str(seed), *chain)
-    lines = (folder(root, model, seed) / "output" / "metrics.jsonl").read_text().splitlines()
-    rows: list[dict[str, Any]] = [json.loads(line) for line in lines]
-    for name in ("validation_perplexity", "validation_loss"):
-        values = [row[name] for row in rows if row.get(name) is not None]
-        if values:
+    chain += ("--teacher-weights", "ema") if "transformation" in fields else ()
+    harness(root, "train", model, dataset, "--profile", PROFILE, "--seed", str(seed), *chain)
+    metrics = folder(root, model, dataset, seed) / "output" / "metrics.jsonl"
+    rows: list[dict[str, Any]] = [json.loads(line) for line in metrics.read_text().splitlines()]
+    for name in ("validation_perplexity", "validation_nll", "validation_loss"):
+        values = [row[name] for row in rows if name in row]
+        if values and None not in values:  # a perplexity too large for a number
             return name.replace("_", " "), values[0], values[-1]
     raise SystemExit(f"{model}: no held-out metric in its run")
 
 
-def main_py(root: Path, *overrides: str) -> str:
+def main_py(root: Path, dataset: str, *overrides: str) -> str:
     """What the built-in trainer prints, on the corpus that `root` holds."""
-    (tokenizer,) = root.glob("data/raw/huggingface/hub/models--smoke-bert/snapshots/*")
-    data = root / "data" / "training" / "lightning" / "smoke-lm1b-bert-128"
+    models = root / "data" / "raw" / "huggingface" / "hub"
+    (tokenizer,) = models.glob(f"models--{TOKENIZERS[dataset]}/snapshots/*")
+    data = root / "data" / "training" / "lightning" / CACHES[dataset]
     command = [
         *(sys.executable, str(SOURCE / "builtin" / "main.py")),
-        *("algo=ar", "model=tiny", "data=lm1b", f"data.cache_dir={data}"),
+        *("algo=ar", "model=tiny", *ROWS_OF[dataset], f"data.cache_dir={data}"),
         *(f"data.tokenizer_name_or_path={tokenizer}", "trainer.accelerator=cpu"),
         *("trainer.precision=32", "optim.lr=0.001", "lr_scheduler.num_warmup_steps=50"),
         *("loader.global_batch_size=16", "loader.batch_size=16", "training.ema=0.99"),
         *(f"trainer.max_steps={JUDGE_STEPS}", f"trainer.val_check_interval={JUDGE_STEPS}"),
-        *(f"hydra.run.dir={root / 'judge'}", *overrides),
+        *(f"hydra.run.dir={root / 'judge' / dataset}", *overrides),
     ]
     return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
 
 
-def judge(root: Path) -> Path:
+def judge(root: Path, dataset: str) -> Path:
     """The checkpoint of a causal model of the corpus, trained once."""
-    path = root / "judge" / "checkpoints" / "last.ckpt"
+    path = root / "judge" / dataset / "checkpoints" / "last.ckpt"
     if not path.exists():
-        main_py(root, f"callbacks.checkpoint_every_n_steps.every_n_train_steps={JUDGE_STEPS}")
+        every = f"callbacks.checkpoint_every_n_steps.every_n_train_steps={JUDGE_STEPS}"
+        main_py(root, dataset, every)
     return path
 
 
-def judged(root: Path, model: str, seed: int, steps: int) -> tuple[float, float]:
+def judged(root: Path, model: str, dataset: str, seed: int, steps: int) -> tuple[float, float]:
     """Generative perplexity and entropy of rows that a run draws in `steps` steps."""
-    rows = root / f"{model}-{seed}-{steps}.jsonl"
+    run = folder(root, model, dataset, seed)
+    rows = root / f"{run.name}-{steps}.jsonl"
     options = ("--steps", str(steps), "--count", str(ROWS), "--json")
-    rows.write_text(harness(root, "sample", str(folder(root, model, seed)), *options))
+    rows.write_text(harness(root, "sample", str(run), *options))
     mode = ("mode=gen_ppl_eval", f"eval.generated_samples_path={rows}")
-    found = json.loads(main_py(root, *mode, f"eval.checkpoint_path={judge(root)}"))
+    judging = (*mode, f"eval.checkpoint_path={judge(root, dataset)}")
+    found = json.loads(main_py(root, dataset, *judging))
     return found["generative_perplexity"], found["entropy"]
 
 
@@ -101,26 +112,40 @@ def spread(values: list[float]) -> str:
     return f"{statistics.mean(values):.4g} ± {deviation:.2g}"
 
 
-def main(root: Path, seeds: list[int]) -> None:
-    """Both tables."""
+def gains(root: Path, seeds: list[int]) -> None:
+    """The table of what training gains."""
     print(f"| model | metric | at the start | at the end | seeds {seeds} |\n" + "| --- " * 5 + "|")
-    for model in (*BASES, *STUDENTS):
-        found = [trained(root, model, seed) for seed in seeds]
+    pairs = [(model, "lm1b") for model in BASES]
+    pairs += dict.fromkeys((model, dataset) for model, dataset, *_ in STUDENTS)
+    for model, dataset in pairs:
+        found = [trained(root, model, dataset, seed) for seed in seeds]
         first, last = ([row[k] for row in found] for k in (1, 2))
         better = f"{sum(b < a for a, b in zip(first, last, strict=True))} of {len(seeds)} better"
-        print(
-            f"| {model} | {found[0][0]} | {spread(first)} | {spread(last)} | {better} |", flush=True
-        )
-    print(
-        "\n| student (teacher) | steps | teacher | student | entropies | |\n" + "| --- " * 6 + "|"
-    )
-    for model, (teacher, steps) in STUDENTS.items():
-        both = [[judged(root, name, seed, steps) for seed in seeds] for name in (teacher, model)]
+        cells = (f"{model} on {dataset}", found[0][0], spread(first), spread(last), better)
+        print(f"| {' | '.join(cells)} |", flush=True)
+
+
+def students(root: Path, seeds: list[int]) -> None:
+    """The table of students beside their teachers."""
+    print("| student (teacher) | steps | teacher | student | entropies | |\n" + "| --- " * 6 + "|")
+    for model, dataset, teacher, steps in STUDENTS:
+        both = [
+            [judged(root, name, dataset, seed, steps) for seed in seeds]
+            for name in (teacher, model)
+        ]
         perplexities = [[value for value, _ in rows] for rows in both]
         entropies = " / ".join(spread([value for _, value in rows]) for rows in both)
-        won = sum(student < own for own, student in zip(*perplexities, strict=True))
-        cells = (f"{model} ({teacher})", steps, *map(spread, perplexities), entropies)
-        print(f"| {' | '.join(map(str, cells))} | {won} of {len(seeds)} better |", flush=True)
+        ratios = [f"{student / own:.2f}" for own, student in zip(*perplexities, strict=True)]
+        names = f"{model} ({teacher}) on {dataset}"
+        cells = (names, steps, *map(spread, perplexities), entropies, ", ".join(ratios))
+        print(f"| {' | '.join(map(str, cells))} |", flush=True)
+
+
+def main(root: Path, seeds: list[int]) -> None:
+    """Both tables."""
+    gains(root, seeds)
+    print()
+    students(root, seeds)
 
 
 if __name__ == "__main__":
