@@ -4,7 +4,9 @@ from pathlib import Path
 
 import click
 
+from harness.cli.faults import Faults
 from harness.project import Project
+from harness.text import printable
 
 
 @click.command()
@@ -18,8 +20,8 @@ def command(project: Project, runs: tuple[str, ...]) -> None:
     """
     from harness.slurm.cancel import cancel
 
-    for job, run in cancel(project, [_name(run) for run in runs]):
-        click.echo(f"cancelled  {job:10} {run.name}")
+    for job, run in cancel(project, [_name(run) for run in runs], Faults()):
+        click.echo(f"cancelled  {job:10} {printable(run.name)}")
 
 
 def _name(run: str) -> str:
