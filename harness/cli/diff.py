@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.paths import RUN
 from harness.project import Project
 
 if TYPE_CHECKING:
     from harness.difference import Difference, Series
-
-RUN = click.Path(exists=True, file_okay=False, path_type=Path)
 
 
 @click.command()

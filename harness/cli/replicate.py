@@ -4,9 +4,10 @@ from pathlib import Path
 
 import click
 
-from harness.cli.diff import RUN, show
+from harness.cli.diff import show
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
+from harness.cli.paths import RUN
 from harness.plan import plan
 from harness.project import Project
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.diff import RUN
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
+from harness.cli.paths import RUN
 from harness.project import Project
 
 
