@@ -19,7 +19,7 @@ STANDINGS = {
 # that adds links of its own: lists and headings, addresses, names with a dot, emoji, commits.
 _PLAIN = re.compile(r"(?:[^\W_]|[ ,.:;()/+%=✓✗?→–-])*")  # noqa: RUF001
 _LIVE = re.compile(
-    r"^[ +=:-]|^\d+[.)](?:\s|$)|\s$|://|\.\w*[^\W\d_]|:\S*:|GH-|\b[0-9a-f]{7,40}\b", re.IGNORECASE
+    r"^[ +=:-]|^\d+[.)](?:\s|$)|\s$|://|\.\w*[^\W\d_]|:\S|GH-|\b[0-9a-f]{7,40}\b", re.IGNORECASE
 )
 MARKS = {"holds": "✓", "differs": "✗", "cannot be checked here": "?"}
 
