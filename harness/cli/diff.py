@@ -17,7 +17,11 @@ if TYPE_CHECKING:
 @click.command()
 @click.argument("first", type=RUN)
 @click.argument("second", type=RUN)
-@click.option("--steps", type=click.IntRange(1), help="Compare measurements up to this step only.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 1_000_000_000),
+    help="Compare measurements up to this step only.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 @click.pass_obj
 def command(project: Project, first: Path, second: Path, steps: int | None, as_json: bool) -> None:

@@ -12,7 +12,12 @@ from harness.project import Project
 @click.command()
 @click.argument("run", type=Place())
 @click.option("--follow", "-f", is_flag=True, help="Go on as more is written, until Ctrl-C.")
-@click.option("--lines", "-n", type=click.IntRange(0), help="Begin with the last lines of each.")
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(0, 1_000_000_000),
+    help="Begin with the last lines of each.",
+)
 @click.pass_obj
 def command(project: Project, run: Path, follow: bool, lines: int | None) -> None:
     """Print the logs of RUN (a run folder or its name): its trainer's, and its last job's.

@@ -14,7 +14,9 @@ from harness.project import Project
 
 @click.command()
 @click.argument("run", type=RUN)
-@click.option("--steps", type=click.IntRange(1), help="Stop after this step; compare up to it.")
+@click.option(
+    "--steps", type=click.IntRange(1, 1_000_000_000), help="Stop after this step; compare up to it."
+)
 @click.option("--name", help="Name of the new run folder, instead of RUN's with -replica.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @limit_options

@@ -28,11 +28,11 @@ OPTIONS = (
     click.option("--qos", "-q"),
     click.option("--constraint", "-C"),
     click.option("--mem", help="Memory a node, e.g. 256G."),
-    click.option("--cpus-per-task", type=click.IntRange(1), help="Cores a node."),
+    click.option("--cpus-per-task", type=click.IntRange(1, 4096), help="Cores a node."),
     click.option("--sbatch", multiple=True, metavar="NAME=VALUE", help="Any other sbatch option."),
     click.option(
         "--save-seconds",
-        type=click.IntRange(10),
+        type=click.IntRange(10, 86_400),
         default=120,
         show_default=True,
         help="How long before its limit a job saves, to go on in the queue.",
