@@ -18,12 +18,14 @@ from harness.errors import HarnessError, Refused
 from harness.files import hollow, open_plain, part_of, publish_file, publish_json, resolve_inside
 from harness.launch import Launch
 from harness.recipes import Fields
+from harness.text import LONGEST
 
 METRICS = "metrics.jsonl"
 MAX_METRICS = 256 << 20
 MAX_ROW = 1 << 20
 MAX_ROWS = 4_000_000
 MAX_NAMES = 10_000  # of metrics; trainers have some dozens
+MAX_VALUES = 1_000_000  # of metrics that are kept at once
 
 
 class Unsupported(HarnessError):
@@ -120,8 +122,6 @@ def final_metrics(path: Path) -> dict[str, float]:
     last: dict[str, float] = {}
     for row in metric_rows(path):
         last |= row
-        if len(last) > MAX_NAMES:
-            raise Refused(f"{path}: names over {MAX_NAMES} metrics; a trainer has some dozens")
     return last
 
 
@@ -129,10 +129,11 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
     """The rows of a metrics file (one JSON object a line); lines that are none are passed over.
 
     The file is the trainer's, so nothing in it is trusted: only finite numbers that a record can
-    hold are taken, under names that can be printed.
+    hold are taken, under names that can be printed. Raises Refused beyond any trainer's bounds.
     """
     if path.parent.is_symlink():
         raise Refused(f"{path.parent}: is a symbolic link; none is followed in a run folder")
+    names: set[str] = set()
     try:
         file = open_plain(path)
     except FileNotFoundError:
@@ -146,7 +147,12 @@ def metric_rows(path: Path) -> Iterator[dict[str, float]]:
             except (ValueError, RecursionError):
                 continue
             if isinstance(row, dict):
-                yield {name: n for name, n in row.items() if name.isprintable() and _recordable(n)}
+                taken = {name: n for name, n in row.items() if _name(name) and _recordable(n)}
+                names |= taken.keys()
+                if len(names) > MAX_NAMES:
+                    what = f"names over {MAX_NAMES} metrics; a trainer has some dozens"
+                    raise Refused(f"{path}: {what}")
+                yield taken
 
 
 def _lines(path: Path, file: BufferedReader) -> Iterator[bytes]:
@@ -158,6 +164,10 @@ def _lines(path: Path, file: BufferedReader) -> Iterator[bytes]:
             what = f"{MAX_METRICS >> 20} MiB" if left < 0 else f"{MAX_ROWS} lines"
             raise Refused(f"{path}: over {what}; too much for a trainer's metrics")
         yield line
+
+
+def _name(text: str) -> bool:
+    return text.isprintable() and len(text) <= LONGEST
 
 
 def _recordable(value: object) -> bool:

@@ -8,8 +8,8 @@ from typing import Any
 
 from harness import folder, resume
 from harness.checkpoint import Comparison
-from harness.complete import METRICS, metric_rows
-from harness.errors import HarnessError
+from harness.complete import MAX_VALUES, METRICS, metric_rows
+from harness.errors import HarnessError, Refused
 from harness.files import MAX_JSON, open_plain
 from harness.identity import at, differences
 from harness.schemas import read_record
@@ -194,12 +194,16 @@ def compared(name: str, one: Mapping[int, float], two: Mapping[int, float]) -> S
 
 
 def _series(run: Path, steps: int | None) -> dict[str, dict[int, float]]:
-    """Each metric's values by step."""
+    """Each metric's values by step. Raises Refused where they are too many to be held."""
     found: dict[str, dict[int, float]] = {}
-    for row in metric_rows(run / folder.OUTPUT / METRICS):
+    path, left = run / folder.OUTPUT / METRICS, MAX_VALUES
+    for row in metric_rows(path):
         step = row.get("step")
         if step is None or (steps is not None and step > steps):
             continue
+        left -= len(row) - 1
+        if left < 0:
+            raise Refused(f"{path}: over {MAX_VALUES} values; compare up to a step with --steps")
         for name, value in row.items():
             if name != "step":
                 found.setdefault(name, {})[int(step)] = value

@@ -3,6 +3,7 @@
 Publishing is: write beside the target, flush to disk, rename over it, flush the folder.
 """
 
+import errno
 import hashlib
 import json
 import math
@@ -22,6 +23,21 @@ _COMPARED = 1 << 18  # two of it stay in a processor's cache
 MAX_JSON = 64 << 20  # a record larger than this is not one of ours
 MAX_VALUES = 1_000_000  # the largest record lists 100,000 files, with three values each
 MAX_HOLES = 1 << 30  # bytes of files made of holes that are read all the same
+
+
+def impossible(path: str) -> str | None:
+    """Why no file can have this path, here or in a record; None where one can."""
+    if not path or "\0" in path:
+        return "is empty, or holds a NUL"
+    try:
+        path.encode()
+        os.lstat(path)
+    except UnicodeEncodeError:
+        return "is no UTF-8"
+    except OSError as error:
+        if error.errno in (errno.ENAMETOOLONG, errno.ELOOP, errno.ENOTDIR):
+            return error.strerror
+    return None
 
 
 def sync_folder(folder: Path) -> None:

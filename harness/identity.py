@@ -5,6 +5,7 @@ See docs/formats/identity.md for each field.
 """
 
 import hashlib
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -123,13 +124,18 @@ def differences(expected: object, found: object, where: str = "") -> list[str]:
     return [] if expected == found and type(expected) is type(found) else [where.lstrip("/")]
 
 
+def _index(part: str) -> int:
+    """A place in a list, by its digits; beyond any list for what is none."""
+    return int(part) if re.fullmatch("[0-9]{1,9}", part) else 1 << 53
+
+
 def at(document: Any, field: str) -> object:
     """What a JSON document has at a slash path of `differences`; "nothing" where it has none."""
     for part in field.split("/") if field else ():
         if isinstance(document, dict) and part in document:
             document = document[part]
-        elif isinstance(document, list) and part.isdecimal() and int(part) < len(document):
-            document = document[int(part)]
+        elif isinstance(document, list) and _index(part) < len(document):
+            document = document[_index(part)]
         elif isinstance(document, dict | list):
             return "nothing"
     return document

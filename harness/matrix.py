@@ -1,5 +1,6 @@
 """Many launches at once: recipes x datasets x seeds, each student after its teachers."""
 
+import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +16,7 @@ from harness.plan import Choices, Plan, plan
 from harness.project import Project
 from harness.recipes import Catalogue, load
 from harness.schemas import validate
+from harness.text import short
 
 MAX_BYTES = 1 << 20
 
@@ -66,11 +68,13 @@ def read(project: Project, file: Path, template: Choices) -> list[Choices]:
     try:
         with open_plain(file) as opened:
             text = opened.read(MAX_BYTES + 1)
-        value: Any = None if len(text) > MAX_BYTES else yaml.safe_load(text)
+        value: Any = None if len(text) > MAX_BYTES else yaml.load(text, _Loader)  # noqa: S506
     except FileNotFoundError as error:
         raise Refused(f"{file}: not found") from error
     except (yaml.YAMLError, UnicodeDecodeError, ValueError, RecursionError) as error:
-        raise Refused(f"{file}: neither JSON nor YAML ({' '.join(str(error).split())})") from error
+        raise Refused(
+            f"{file}: neither JSON nor YAML ({short(' '.join(str(error).split()))})"
+        ) from error
     validate(value, "matrix", str(file))
     catalogue = load(project.source)
     profile = value.get("profile", template.profile)
@@ -81,6 +85,37 @@ def read(project: Project, file: Path, template: Choices) -> list[Choices]:
         for dataset in _datasets(catalogue, model, value.get("datasets"), str(file))
         for seed in value["seeds"]
     ]
+
+
+class _Loader(yaml.SafeLoader):
+    """YAML that says what it seems to: no key twice, no alias, no tag, whole numbers in digits.
+
+    YAML 1.1 would also take 010 (eight), 1:30 (ninety) and 1_0 for whole numbers.
+    """
+
+    def compose_node(self, parent: Any, index: Any) -> Any:
+        event = self.peek_event()  # type: ignore[no-untyped-call]
+        if isinstance(event, yaml.AliasEvent) or getattr(event, "tag", None) is not None:
+            raise yaml.YAMLError(f"line {event.start_mark.line + 1}: has an alias or a tag")
+        return super().compose_node(parent, index)
+
+    def construct_mapping(self, node: Any, deep: bool = False) -> dict[Any, Any]:
+        seen = set()
+        for key in (key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode)):
+            if key in seen:
+                raise yaml.YAMLError(f"key {key[:40]!r} stands twice")
+            seen.add(key)
+        return super().construct_mapping(node, deep)
+
+
+_INTEGER, _MERGE = "tag:yaml.org,2002:int", "tag:yaml.org,2002:merge"
+_Loader.yaml_implicit_resolvers = {
+    first: [(tag, form) for tag, form in forms if tag not in (_INTEGER, _MERGE)]
+    for first, forms in yaml.SafeLoader.yaml_implicit_resolvers.items()
+}
+_Loader.add_implicit_resolver(
+    _INTEGER, re.compile(r"(?:0|-?[1-9][0-9]{0,15})\Z"), list("-0123456789")
+)
 
 
 def every(project: Project, template: Choices) -> list[Choices]:

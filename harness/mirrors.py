@@ -14,10 +14,11 @@ from pathlib import Path
 
 from harness import nix, sources
 from harness.errors import HarnessError, Refused
-from harness.files import publish_json
+from harness.files import impossible, publish_json
 from harness.nar import nar_sha256
 from harness.project import Project
 from harness.sources import Mirror, Pin, Source
+from harness.text import short
 
 FOLDER = "HARNESS_MIRRORS"  # a folder of mirrors, each in OWNER+REPO or in OWNER+REPO/repo
 _OPTION = re.compile(r"([a-z0-9_]+)=(.+?)(?:@([0-9a-f]{40}))?")
@@ -33,9 +34,12 @@ def parse(options: tuple[str, ...]) -> dict[str, Mirror]:
         match = _OPTION.fullmatch(option)
         if match is None:
             raise Refused(
-                f"mirror {option!r}: expected KEY=DIR, or KEY=DIR@COMMIT with 40 hexadecimal digits"
+                f"mirror {short(option)!r}: expected KEY=DIR, or KEY=DIR@COMMIT with 40 "
+                "hexadecimal digits"
             )
         name, place, commit = match.groups()
+        if why := impossible(place):
+            raise Refused(f"mirror {name}={short(place)}: {why}")
         found[name] = Mirror(Path(place).absolute(), commit)
     return found
 

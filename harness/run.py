@@ -145,7 +145,7 @@ def read_progress(path: Path) -> Progress | None:
         with open_plain(path) as file:
             value = json.loads(file.read(4096))
         step, steps = value["step"], value["max_steps"]
-        if not all(isinstance(n, int) and 0 <= n <= _MOST for n in (step, steps)):
+        if not all(type(n) is int and 0 <= n <= _MOST for n in (step, steps)):
             return None
         speed, left = _number(value.get("tokens_per_second")), _number(value.get("seconds_left"))
         return Progress(step, steps, _number(value.get("loss")), _finite(speed), _finite(left))

@@ -19,6 +19,7 @@ from harness.slurm.files import Submission
 
 LOCKS = Path("/proc/locks")  # proc_locks(5)
 CANCELLED = "cancelled"
+UNREADABLE = "unreadable"
 SILENT_SECONDS = 600.0  # a validation may take minutes, in which a trainer tells nothing
 
 
@@ -44,9 +45,14 @@ class Status:
 
 def statuses(project: Project) -> list[Status]:
     """Every run folder and every submitted launch of the root, in the order of names."""
-    jobs = {one.run: one for one in files.submissions(project)}  # the last of a run counts
+    faults: list[Status] = []
+
+    def fault(path: Path, error: HarnessError) -> None:
+        faults.append(Status(path, UNREADABLE, note=str(error)))
+
+    jobs = {one.run: one for one in files.submissions(project, fault)}  # the last of a run counts
     runs = {*_folders(project.runs), *jobs}
-    return [status(project, run, jobs.get(run)) for run in sorted(runs)]
+    return [*(status(project, run, jobs.get(run)) for run in sorted(runs)), *faults]
 
 
 def status(project: Project, run: Path, job: Submission | None) -> Status:
@@ -54,7 +60,10 @@ def status(project: Project, run: Path, job: Submission | None) -> Status:
     found = _attempted(run)
     if job is None:
         return found
-    return _submitted(project, found, job)
+    try:
+        return _submitted(project, found, job)
+    except (HarnessError, OSError) as error:
+        return replace(found, state=UNREADABLE, note=str(error), job=job.job)
 
 
 def _folders(runs: Path) -> Iterator[Path]:
@@ -79,7 +88,7 @@ def _attempted(run: Path) -> Status:
         heard = _heard(path, last["started"])
         state, note = _state(run, last, heard)
     except (HarnessError, OSError, ValueError) as error:  # a time may be no time
-        return Status(run, "unreadable", note=str(error))
+        return Status(run, UNREADABLE, note=str(error))
     if progress is None:
         return Status(run, state, heard_seconds=heard, node=node, note=note)
     return Status(run, state, heard_seconds=heard, node=node, note=note, **_told(progress, state))
@@ -118,7 +127,7 @@ def _submitted(project: Project, found: Status, job: Submission) -> Status:
     outcome = files.outcome(project, job.job)
     state, note = found.state, found.note
     if outcome is None:
-        if found.state not in ("complete", "running", "unreadable"):
+        if found.state not in ("complete", "running", UNREADABLE):
             state, note = _before(found, job)
     elif outcome.requeued and found.state != "running":
         state, note = "queued", "goes on from its last checkpoint"

@@ -11,7 +11,7 @@ from pathlib import Path
 from harness import folder
 from harness.errors import Refused
 from harness.files import open_plain
-from harness.logs import before
+from harness.logs import MOST, before
 from harness.project import Project
 from harness.slurm import files
 from harness.text import lines, printable
@@ -21,17 +21,18 @@ _BLOCK = 1 << 16
 _LONGEST = 1 << 14  # characters of a line that are shown
 
 
-def of_run(project: Project, run: Path) -> list[Path]:
+def of_run(project: Project, run: Path, fault: files.Fault = files.refuse) -> list[Path]:
     """The logs there are now of `run`, a folder or the name of one; its jobs' come first.
 
-    Raises Refused where nothing of that name was launched.
+    `fault` is told of records that are none. Raises Refused where nothing of that name was
+    launched.
     """
     place = run.resolve() if run.is_dir() else project.runs / run.name
-    jobs = [one.job for one in files.submissions(project) if one.run.name == place.name]
-    if not place.is_dir() and not jobs:
+    jobs = [one.job for one in files.submissions(project, fault) if one.run.name == place.name]
+    own = [path for path in (place / folder.STDOUT, place / folder.STDERR) if path.exists()]
+    if not (jobs or own or (place / folder.IDENTITY).exists()):
         raise Refused(f"{run}: no run folder, and no job of this root; see harness status")
-    said = files.logs(project, jobs[-1]) if jobs else []
-    return [*said, *(p for p in (place / folder.STDOUT, place / folder.STDERR) if p.exists())]
+    return [*(files.logs(project, jobs[-1]) if jobs else []), *own]
 
 
 @dataclass
@@ -39,6 +40,7 @@ class _Tail:
     """How far one log was read, and the end of it that is no whole line yet."""
 
     path: Path
+    last: int | None = None  # lines to begin with; None: all, as far as a log may grow
     inode: int | None = None
     offset: int = 0
     rest: bytes = field(default=b"")
@@ -49,10 +51,12 @@ class _Tail:
             status = os.fstat(file.fileno())
             if self.inode not in (None, status.st_ino):
                 yield from self._turned()
-            if status.st_size < self.offset:
+            if self.inode is None:
+                self.offset = _start(file, status.st_size, self.last, whole)
+            elif status.st_size < self.offset:
                 self.offset, self.rest = 0, b""  # emptied, and written anew
             self.inode = status.st_ino
-            yield from self._on(file)
+            yield from self._on(file, status.st_size)
         if whole and self.rest:
             yield _shown(self.rest)
             self.rest = b""
@@ -60,13 +64,14 @@ class _Tail:
     def _turned(self) -> Iterator[str]:
         """What was not read yet of a log that another has taken the place of."""
         with suppress(FileNotFoundError), open_plain(before(self.path)) as older:
-            if os.fstat(older.fileno()).st_ino == self.inode:
-                yield from self._on(older)
+            status = os.fstat(older.fileno())
+            if status.st_ino == self.inode:
+                yield from self._on(older, status.st_size)
         self.offset, self.rest = 0, b""
 
-    def _on(self, file: BufferedReader) -> Iterator[str]:
+    def _on(self, file: BufferedReader, end: int) -> Iterator[str]:
         file.seek(self.offset)
-        while block := file.read(_BLOCK):
+        while block := file.read(min(_BLOCK, max(0, end - self.offset))):
             self.offset += len(block)
             *ended, self.rest = (self.rest + block).split(b"\n")
             yield from map(_shown, ended)
@@ -85,20 +90,48 @@ def follow(find: Callable[[], list[Path]], last: int | None, forever: bool) -> I
     begun = False
     while True:
         for path in find():
-            tail = tails.setdefault(path, _Tail(path))
-            lines = list(tail.lines(whole=not forever))
-            if last is not None and not begun:
-                lines = lines[len(lines) - min(last, len(lines)) :]
-            if lines and shown != path:
-                yield f"==> {printable(path.name)} <=="
-                shown = path
-            yield from lines
+            tail = tails.setdefault(path, _Tail(path, None if begun else last))
+            for line in tail.lines(whole=not forever):
+                if shown != path:
+                    yield f"==> {printable(path.name)} <=="
+                    shown = path
+                yield line
         begun = True
         if not forever:
             return
         time.sleep(POLL_SECONDS)
 
 
+def _start(file: BufferedReader, size: int, last: int | None, whole: bool) -> int:
+    """Where the `last` lines of a log begin, found from its end.
+
+    With `whole`, an unfinished one counts. Of lines without end only so many blocks are read.
+    """
+    if last is None:
+        return max(0, size - MOST)
+    floor = max(0, size - min(MOST, max(1, last) * _BLOCK))
+    at, ends = size, last + 1  # line ends to go back over
+    if whole and size and os.pread(file.fileno(), 1, size - 1) != b"\n":
+        ends = last
+    if ends == 0:
+        return size
+    while at > floor:
+        start = max(floor, at - _BLOCK)
+        block = os.pread(file.fileno(), at - start, start)
+        if (here := block.count(b"\n")) >= ends:
+            return start + _after(block, here - ends)
+        at, ends = start, ends - here
+    return floor
+
+
+def _after(block: bytes, before: int) -> int:
+    """The place behind the line end that `before` others precede."""
+    place = 0
+    for _ in range(before + 1):
+        place = block.index(b"\n", place) + 1
+    return place
+
+
 def _shown(line: bytes) -> str:
-    text = line.decode(errors="replace").rstrip("\r")[:_LONGEST]
+    text = line[: 4 * _LONGEST].decode(errors="replace").rstrip("\r")[:_LONGEST]
     return lines(text)

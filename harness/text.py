@@ -11,6 +11,8 @@ def printable(text: str) -> str:
 
     Covers control and format characters, line ends, and bytes of a file name that are no UTF-8.
     """
+    if text.isprintable():
+        return text
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text
     )
@@ -29,8 +31,8 @@ def lines(text: str) -> str:
     return "".join(c if c in "\n\t" else printable(c) for c in text)
 
 
-def short(value: object) -> str:
+def short(value: object, longest: int = LONGEST) -> str:
     """One printable line for a JSON value, cut where it is long."""
     text = value if isinstance(value, str) else json.dumps(value, sort_keys=True)
-    text = printable(text[: LONGEST + 1])
-    return text if len(text) <= LONGEST else text[: LONGEST - 3] + "..."
+    text = printable(text[: longest + 1])
+    return text if len(text) <= longest else text[: longest - 3] + "..."

@@ -13,7 +13,7 @@ from harness import checkpoint
 from harness.checkpoint import Comparison
 from harness.cli.diff import lines
 from harness.difference import Difference, compared, difference, fields
-from harness.errors import HarnessError
+from harness.errors import HarnessError, Refused
 from harness.project import Project
 from harness.schemas import validate
 
@@ -137,3 +137,18 @@ def test_fields_name_what_differs() -> None:
     assert (field.name, field.first, field.second) == ("a/1/b", "2", "3")
     (field,) = fields({"a": 1}, {})
     assert field.second == "nothing"
+
+
+@pytest.mark.parametrize("bound", ["MAX_NAMES", "MAX_VALUES"])
+def test_metrics_beyond_bounds_are_refused_in_a_line(
+    project: Project, first: Path, monkeypatch: pytest.MonkeyPatch, bound: str
+) -> None:
+    rows = [{"step": step, f"name{step}": 1.0, "loss": 2} for step in range(50)]
+    other = another(project)
+    (other / "output/metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
+    monkeypatch.setattr(f"harness.complete.{bound}", 40)
+    monkeypatch.setattr("harness.difference.MAX_VALUES", 90 if bound == "MAX_VALUES" else 1000)
+    with pytest.raises(Refused, match=r"metrics.jsonl: (names )?over (40 metrics|90 values)"):
+        diff(project, first, other)
+    if bound == "MAX_VALUES":
+        diff(project, first, other, steps=20)

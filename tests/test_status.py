@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from run_folders import launch
 
 from harness import folder, status
+from harness.cli.main import group
 from harness.files import json_bytes
 from harness.plan import Choices
 from harness.project import Project
@@ -160,3 +162,70 @@ def test_a_link_in_the_place_of_a_run_is_not_followed(project: Project, tmp_path
 def test_every_status_is_json(project: Project, run: Path) -> None:
     submitted(project, run)
     json.dumps([one.record() for one in statuses(project)], allow_nan=False)
+
+
+NONSENSE = [
+    lambda r: r["attempts"][0].update(started="2026-99-99T00:00:00Z"),
+    lambda r: r["attempts"][0].update(started="2026-01-01T00:00:00Z\n"),
+    lambda r: r["attempts"][0].update(started="0000-01-01T00:00:00Z"),
+    lambda r: r["attempts"][0].update(status=1.0),
+]
+
+
+@pytest.mark.parametrize("change", NONSENSE)
+def test_nonsense_in_one_run_is_its_own_row(project: Project, run: Path, change: Any) -> None:
+    (project.runs / "other").mkdir()
+    value = record(run)
+    change(value)
+    (run / folder.PROVENANCE).write_text(json.dumps(value))
+    found = {one.run.name: one for one in statuses(project)}
+    assert found["other"].state == "empty"
+    assert found[run.name].state == "unreadable"
+    assert folder.PROVENANCE in (found[run.name].note or "")
+
+
+@pytest.mark.parametrize("name", ["7.submission.json", "7.outcome.json"])
+@pytest.mark.parametrize("text", ["", "[]", "[" * 2000, '{"job": 7}'])
+def test_a_jobs_bad_record_is_a_row_of_its_own(project: Project, name: str, text: str) -> None:
+    submitted(project, project.runs / "a", job="7")
+    submitted(project, project.runs / "b", job="8")
+    (project.root / "slurm" / name).write_text(text)
+    states = {one.state: one for one in statuses(project)}
+    assert states["queued"].run.name == "b"
+    assert name in (states["unreadable"].note or "")
+
+
+def test_a_submission_that_names_another_job_is_unreadable(project: Project) -> None:
+    submitted(project, project.runs / "a", job="7")
+    slurm = project.root / "slurm"
+    (slurm / "7.submission.json").rename(slurm / "9.submission.json")
+    assert [one.state for one in statuses(project)] == ["unreadable"]
+
+
+def test_a_step_is_no_truth_value(project: Project, run: Path) -> None:
+    (run / "output/progress.json").write_text('{"step": true, "max_steps": 8}')
+    assert only(project).step is None
+
+
+def test_no_cell_pushes_the_others_aside(project: Project, run: Path) -> None:
+    value = record(run)
+    value["attempts"][0]["host"]["name"] = "\x1bn" * 5000
+    (run / folder.PROVENANCE).write_text(json.dumps(value))
+    shown = CliRunner().invoke(group, ["--root", str(project.root), "status"])
+    assert shown.exit_code == 0
+    assert max(map(len, shown.output.splitlines())) < 600
+
+
+@pytest.mark.parametrize("words", [["status"], ["logs", "b"], ["cancel", "b"]])
+def test_one_bad_submission_is_named_and_the_others_go_on(
+    project: Project, monkeypatch: pytest.MonkeyPatch, words: list[str]
+) -> None:
+    submitted(project, project.runs / "b", job="8")
+    for name in ("7.submission.json", "9.submission.json"):
+        (project.root / "slurm" / name).write_text("nonsense")
+    monkeypatch.setattr("harness.slurm.commands.alive", set)
+    monkeypatch.setattr("harness.slurm.commands.cancel", lambda jobs: None)
+    done = CliRunner().invoke(group, ["--root", str(project.root), *words])
+    assert done.exit_code == 0, done.output
+    assert done.output.count("7.submission.json") >= 1
+    assert done.output.count("9.submission.json") >= 1

@@ -1,8 +1,12 @@
 """Logs are shown line by line, as they grow, and say nothing to a terminal."""
 
+import tempfile
+import tracemalloc
 from pathlib import Path
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from harness import tail
 from harness.errors import Refused
@@ -104,8 +108,8 @@ def test_a_runs_logs_are_its_trainers_and_its_last_jobs(tmp_path: Path) -> None:
         ).publish(project)  # fmt: skip
         (tmp_path / "slurm" / f"{job}_0_log.err").write_text("")
     (run / "stdout.log").write_text("")
-    for given in (run, Path("a")):
-        assert [path.name for path in of_run(project, given)] == ["8_0_log.err", "stdout.log"]
+    for name in (run, Path("a")):
+        assert [path.name for path in of_run(project, name)] == ["8_0_log.err", "stdout.log"]
 
 
 def test_what_was_never_launched_is_refused(tmp_path: Path) -> None:
@@ -118,3 +122,46 @@ def test_a_link_in_the_place_of_a_log_is_refused(tmp_path: Path) -> None:
     log.symlink_to("/etc/passwd")
     with pytest.raises(Refused, match="cannot be opened as a plain file"):
         list(follow(lambda: [log], None, False))
+
+
+def test_only_the_end_of_a_log_is_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    log = tmp_path / "stdout.log"
+    with log.open("wb") as file:
+        file.truncate(1 << 40)
+        file.seek(0, 2)
+        file.write(b"\none\ntwo\n")
+    shown: list[bytes] = []
+    monkeypatch.setattr(tail, "_shown", lambda line: shown.append(line) or line.decode()[:9])
+    assert list(follow(lambda: [log], 2, False))[1:] == ["one", "two"]
+    assert len(shown) == 2
+
+
+@given(st.lists(st.sampled_from(["", "a", "c" * 3000]), max_size=12),
+       st.booleans(), st.integers(0, 14))  # fmt: skip
+def test_the_last_lines_are_those_of_all_lines(texts: list[str], ended: bool, last: int) -> None:
+    with tempfile.TemporaryDirectory() as made:
+        log = Path(made) / "stdout.log"
+        log.write_text("\n".join(texts) + ("\n" if ended and texts else ""))
+        whole = list(follow(lambda: [log], None, False))[1:]
+        found = list(follow(lambda: [log], last, False))[1:]
+    assert found == whole[len(whole) - min(last, len(whole)) :]
+
+
+def test_memory_does_not_grow_with_a_log(tmp_path: Path) -> None:
+    log = tmp_path / "stdout.log"
+    log.write_text("a line of some length\n" * 200_000)
+    tracemalloc.start()
+    try:
+        assert sum(1 for _ in follow(lambda: [log], None, False)) == 200_001
+        assert tracemalloc.get_traced_memory()[1] < 3 << 20
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("given", ["", "/", "."])
+def test_a_folder_that_is_no_run_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(Refused, match="no run folder"):
+        of_run(Project(source=tmp_path, root=tmp_path), Path(given))

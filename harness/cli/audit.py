@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.distrust import full_option
+from harness.cli.paths import RUN
 from harness.project import Project
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ MARKS = {0: ("holds", "green"), 1: ("differs", "red"), 2: ("not all could be che
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=RUN)
 @click.option("--paper", is_flag=True, help="Set what was measured beside published figures.")
 @click.option("--json", "as_json", is_flag=True, help="Print the verdicts as JSON.")
 @full_option

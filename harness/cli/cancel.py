@@ -4,6 +4,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.faults import Faults
 from harness.project import Project
 from harness.text import printable
 
@@ -19,7 +20,7 @@ def command(project: Project, runs: tuple[str, ...]) -> None:
     """
     from harness.slurm.cancel import cancel
 
-    for job, run in cancel(project, [_name(run) for run in runs]):
+    for job, run in cancel(project, [_name(run) for run in runs], Faults()):
         click.echo(printable(f"cancelled  {job:10} {run.name}"))
 
 

@@ -2,12 +2,12 @@
 
 from collections.abc import Callable
 from functools import wraps
-from pathlib import Path
 from typing import Any
 
 import click
 
 from harness import mirrors
+from harness.cli.paths import Place
 from harness.plan import Choices
 
 LOCKED = ("global_batch", "lr", "rounds", "steps_per_round", "teacher_family")
@@ -33,7 +33,7 @@ OPTIONS = (
     click.option(
         "--teacher",
         "teachers",
-        type=click.Path(path_type=Path),
+        type=Place(),
         multiple=True,
         help="A checkpoint or a finished run; of an ensemble, once for each.",
     ),

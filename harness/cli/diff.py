@@ -7,19 +7,22 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.paths import RUN
 from harness.project import Project
 from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.difference import Difference, Series
 
-RUN = click.Path(exists=True, file_okay=False, path_type=Path)
-
 
 @click.command()
 @click.argument("first", type=RUN)
 @click.argument("second", type=RUN)
-@click.option("--steps", type=click.IntRange(1), help="Compare measurements up to this step only.")
+@click.option(
+    "--steps",
+    type=click.IntRange(1, 1_000_000_000),
+    help="Compare measurements up to this step only.",
+)
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
 @click.pass_obj
 def command(project: Project, first: Path, second: Path, steps: int | None, as_json: bool) -> None:

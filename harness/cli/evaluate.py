@@ -7,12 +7,13 @@ import click
 
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
+from harness.cli.paths import RUN
 from harness.project import Project
 from harness.text import printable
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=RUN)
 @click.argument("name", default="validation-perplexity")
 @click.option("--json", "as_json", is_flag=True, help="Print the result as JSON.")
 @limit_options

@@ -4,17 +4,18 @@ from pathlib import Path
 
 import click
 
+from harness.cli.paths import RUN, Place
 from harness.errors import HarnessError, Refused
 from harness.project import Project
 from harness.text import printable
 
-FILE = click.Path(dir_okay=False, path_type=Path)
+FILE = Place(dir_okay=False)
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=RUN)
 @click.option("--format", "form", type=click.Choice(["in-toto", "ro-crate"]), default="in-toto")
-@click.option("-o", "--output", type=click.Path(path_type=Path), help="Where to write it.")
+@click.option("-o", "--output", type=Place(), help="Where to write it.")
 @click.option("--sign", type=FILE, help="A private key (PEM) to sign the Statement with.")
 @click.option("--verify", type=FILE, help="A signed Statement to check RUN against, with --key.")
 @click.option("--key", type=FILE, help="The public key (PEM) of who signed.")

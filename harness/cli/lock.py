@@ -5,6 +5,7 @@ from pathlib import Path
 import click
 
 from harness import lock
+from harness.cli.paths import Place
 from harness.errors import HarnessError
 from harness.nix import host_python
 from harness.project import Project
@@ -17,7 +18,7 @@ from harness.project import Project
 @click.option("--platform", default=lock.PLATFORM, show_default=True, help="Platform tag.")
 @click.option(
     "--envs",
-    type=click.Path(file_okay=False, path_type=Path),
+    type=Place(file_okay=False),
     help="Folder of .in files and locks.  [default: envs/ of the current folder]",
 )
 @click.pass_obj

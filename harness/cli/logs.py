@@ -4,13 +4,20 @@ from pathlib import Path
 
 import click
 
+from harness.cli.faults import Faults
+from harness.cli.paths import Place
 from harness.project import Project
 
 
 @click.command()
-@click.argument("run", type=click.Path(path_type=Path))
+@click.argument("run", type=Place())
 @click.option("--follow", "-f", is_flag=True, help="Go on as more is written, until Ctrl-C.")
-@click.option("--lines", "-n", type=click.IntRange(0), help="Begin with the last lines of each.")
+@click.option(
+    "--lines",
+    "-n",
+    type=click.IntRange(0, 1_000_000_000),
+    help="Begin with the last lines of each.",
+)
 @click.pass_obj
 def command(project: Project, run: Path, follow: bool, lines: int | None) -> None:
     """Print the logs of RUN (a run folder or its name): its trainer's, and its last job's.
@@ -20,5 +27,6 @@ def command(project: Project, run: Path, follow: bool, lines: int | None) -> Non
     from harness.tail import follow as lines_of
     from harness.tail import of_run
 
-    for line in lines_of(lambda: of_run(project, run), lines, follow):
+    faults = Faults()
+    for line in lines_of(lambda: of_run(project, run, faults), lines, follow):
         click.echo(line)

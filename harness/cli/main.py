@@ -1,5 +1,6 @@
 """The command group: names, one-line helps, and errors as one line."""
 
+import errno
 import importlib
 import os
 import sys
@@ -9,10 +10,13 @@ from pathlib import Path
 import click
 
 from harness.errors import HarnessError, Refused
+from harness.files import impossible
 from harness.project import Project
-from harness.text import line, lines
+from harness.text import line, lines, short
 
 INTERRUPTED = 130
+# A path that was given is wrong, and no disk at fault.
+WRONG = (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP)
 
 # Subcommands are imported when called: the CLI's start stays fast.
 COMMANDS = {
@@ -69,28 +73,28 @@ class LazyGroup(click.Group):
 @click.version_option(package_name=None, version=importlib.import_module("harness").__version__)
 @click.option(
     "--root",
-    type=click.Path(file_okay=False, path_type=Path),
     envvar="HARNESS_ROOT",
-    default=Path(),
+    default=".",
     show_default="the current folder",
     help="Folder that holds data/ and runs/.",
 )
 @click.pass_context
-def group(ctx: click.Context, root: Path) -> None:
+def group(ctx: click.Context, root: str) -> None:
     """Train, audit and replicate diffusion language models from pins alone."""
     source = os.environ.get("HARNESS_SOURCE") or Path(__file__).parents[2]
     ctx.obj = Project(source=Path(source), root=_real(root))
 
 
-def _real(root: Path) -> Path:
+def _real(root: str) -> Path:
     """`root` without links. Raises Refused where it leads nowhere or no record can hold it."""
+    why = impossible(root) or ("is no folder" if Path(root).is_file() else None)
     try:
-        real = root.resolve()
-        str(real).encode()
-    except UnicodeEncodeError as error:
-        raise Refused(f"--root {root}: its path is no UTF-8; use another folder") from error
-    except (OSError, RuntimeError) as error:  # the current folder is gone, or a circle of links
-        raise Refused(f"--root {root}: leads nowhere; use another folder") from error
+        real = Path(root).resolve() if why is None else Path()
+        why = why or impossible(str(real))
+    except (OSError, RuntimeError):  # the current folder is gone, or a circle of links
+        why = "leads nowhere"
+    if why:
+        raise Refused(f"--root {short(root)}: {why}; use another folder")
     return real
 
 
@@ -109,7 +113,7 @@ def main() -> None:
         status = _failed(str(error), error.exit_code)
     except OSError as error:  # a full disk, a folder of another user, ...
         where = f"{os.fsdecode(error.filename)}: " if error.filename else ""
-        status = _failed(f"{where}{error.strerror or error}", 1)
+        status = _failed(f"{where}{error.strerror or error}", 2 if error.errno in WRONG else 1)
     sys.exit(status if isinstance(status, int) else 0)
 
 

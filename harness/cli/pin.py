@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from harness.cli.bars import bars
+from harness.cli.paths import RUN
 from harness.errors import Refused
 from harness.project import Project
 
@@ -17,7 +18,7 @@ from harness.project import Project
 @click.option("--key", help="The pin's name; default: the repository's.")
 @click.option(
     "--source",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=RUN,
     help="The checkout whose pins.json is written.  [default: the current folder]",
 )
 @click.pass_obj

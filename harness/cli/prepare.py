@@ -16,7 +16,9 @@ from harness.project import Project
     help="smoke: the embedded stand-in, generated here; paper: the fetched dataset.",
 )
 @click.option(
-    "--processes", type=click.IntRange(1), help="Default: one a usable core, at most 8 (2 GiB)."
+    "--processes",
+    type=click.IntRange(1, 4096),
+    help="Default: one a usable core, at most 8 (2 GiB).",
 )
 @click.pass_obj
 def command(project: Project, dataset: str, profile: str, processes: int | None) -> None:

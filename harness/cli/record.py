@@ -4,17 +4,16 @@ from pathlib import Path
 
 import click
 
+from harness.cli.paths import RUN
 from harness.project import Project
 from harness.text import printable
 
 
 @click.command()
-@click.argument(
-    "runs", type=click.Path(exists=True, file_okay=False, path_type=Path), nargs=-1, required=True
-)
+@click.argument("runs", type=RUN, nargs=-1, required=True)
 @click.option(
     "--source",
-    type=click.Path(exists=True, file_okay=False, path_type=Path),
+    type=RUN,
     help="The checkout whose records/ is written.  [default: the current folder]",
 )
 @click.pass_obj

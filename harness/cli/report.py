@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 import click
 
 from harness.cli.distrust import full_option
+from harness.cli.paths import RUN, Place
 from harness.project import Project
 from harness.text import printable
 
@@ -16,11 +17,11 @@ FORMATS = {".html": "html", ".md": "md"}
 
 
 @click.command()
-@click.argument("run", type=click.Path(exists=True, file_okay=False, path_type=Path))
+@click.argument("run", type=RUN)
 @click.option(
     "-o",
     "--output",
-    type=click.Path(dir_okay=False, path_type=Path),
+    type=Place(dir_okay=False),
     help="Default: standard output.",
 )
 @click.option("--format", "form", type=click.Choice(["html", "md"]), help="Default: the name's.")

@@ -5,24 +5,26 @@ from pathlib import Path
 
 import click
 
-from harness.cli.diff import RUN
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
+from harness.cli.paths import RUN
 from harness.project import Project
 from harness.text import printable
 
 
 @click.command()
 @click.argument("run", type=RUN)
-@click.option("--count", type=click.IntRange(1), default=4, show_default=True, help="Rows to draw.")
+@click.option(
+    "--count", type=click.IntRange(1, 1_000_000), default=4, show_default=True, help="Rows to draw."
+)
 @click.option(
     "--steps",
-    type=click.IntRange(1),
+    type=click.IntRange(1, 1_000_000),
     default=128,
     show_default=True,
     help="Steps of the sampler; distilled models need few.",
 )
-@click.option("--seed", type=click.IntRange(0), default=1, show_default=True)
+@click.option("--seed", type=click.IntRange(0, (1 << 32) - 1), default=1, show_default=True)
 @click.option("--json", "as_json", is_flag=True, help="Print token ids too, a JSON object a line.")
 @limit_options
 @full_option

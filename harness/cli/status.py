@@ -6,16 +6,17 @@ from pathlib import Path
 
 import click
 
+from harness.cli.paths import RUN
 from harness.cli.progress import clock
 from harness.cli.table import show_table
 from harness.project import Project
-from harness.text import printable
+from harness.text import short
+
+_WIDEST = 100  # characters of a cell: what a run says must not push the others aside
 
 
 @click.command()
-@click.argument(
-    "root", required=False, type=click.Path(exists=True, file_okay=False, path_type=Path)
-)
+@click.argument("root", required=False, type=RUN)
 @click.option("--json", "as_json", is_flag=True, help="Print all that is known as JSON.")
 @click.pass_obj
 def command(project: Project, root: Path | None, as_json: bool) -> None:
@@ -32,14 +33,14 @@ def command(project: Project, root: Path | None, as_json: bool) -> None:
         return
     rows = [
         (
-            one.run.name,
+            short(one.run.name, _WIDEST),
             one.state,
             "" if one.step is None else f"{one.step}/{one.max_steps}",
             "" if one.tokens_per_second is None else f"{one.tokens_per_second / 1000:.1f}k/s",
             "" if one.seconds_left is None else clock(one.seconds_left),
-            one.node or "",
-            one.job or "",
-            printable(one.note or "")[:100],
+            short(one.node or "", _WIDEST),
+            short(one.job or "", _WIDEST),
+            short(one.note or "", _WIDEST),
         )
         for one in found
     ]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from harness.cli.choices import one_or_many
+from harness.cli.paths import Place
 from harness.cli.table import show_entries, show_table
 from harness.errors import Refused
 from harness.matrix import Entry, entries, read
@@ -20,18 +21,18 @@ if TYPE_CHECKING:
     from harness.slurm.submit import Submitted
 
 OPTIONS = (
-    click.option("--matrix", type=click.Path(path_type=Path), help="A file of many launches."),
+    click.option("--matrix", type=Place(), help="A file of many launches."),
     click.option("--time", required=True, help="A job's limit: minutes, H:MM:SS or D-HH:MM."),
     click.option("--partition", "-p", help="As sbatch takes them; the cluster's own if left out."),
     click.option("--account", "-A"),
     click.option("--qos", "-q"),
     click.option("--constraint", "-C"),
     click.option("--mem", help="Memory a node, e.g. 256G."),
-    click.option("--cpus-per-task", type=click.IntRange(1), help="Cores a node."),
+    click.option("--cpus-per-task", type=click.IntRange(1, 4096), help="Cores a node."),
     click.option("--sbatch", multiple=True, metavar="NAME=VALUE", help="Any other sbatch option."),
     click.option(
         "--save-seconds",
-        type=click.IntRange(10),
+        type=click.IntRange(10, 86_400),
         default=120,
         show_default=True,
         help="How long before its limit a job saves, to go on in the queue.",

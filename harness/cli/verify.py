@@ -18,7 +18,9 @@ from harness.text import lines, printable
     show_default=True,
     help="smoke: the embedded stand-in; paper: the fetched dataset.",
 )
-@click.option("--sample", type=click.IntRange(0), default=0, help="Decode so many rows a split.")
+@click.option(
+    "--sample", type=click.IntRange(0, 1_000_000), default=0, help="Decode so many rows a split."
+)
 @full_option
 @click.pass_obj
 def command(project: Project, dataset: str, profile: str, sample: int) -> None:

@@ -4,6 +4,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from harness.complete import MAX_VALUES
+from harness.errors import Refused
+
 WIDTH, HEIGHT = 640, 240
 _LEFT, _RIGHT, _TOP, _BOTTOM = 52, 12, 10, 30
 _MOST = 400  # points drawn; of more, the lowest and highest of each stretch
@@ -42,13 +45,15 @@ def curve(
 ) -> Curve | None:
     """The curve of metric `name`; with `level`, a line at that metric's last value.
 
-    None where no row has the metric.
+    None where no row has the metric. Raises Refused where its points are too many to be held.
     """
     points: dict[float, float] = {}
     height = None
     for row in rows:
         if all(abs(row.get(one, _HUGE)) < _HUGE for one in ("step", name)):
             points[row["step"]] = row[name]
+            if len(points) > MAX_VALUES:
+                raise Refused(f"{title}: over {MAX_VALUES} points")
         if level is not None and abs(row.get(level, _HUGE)) < _HUGE:
             height = row[level]
     if not points:

@@ -61,6 +61,7 @@ class RunPage:
     summary: tuple[tuple[str, str], ...]
     identity: Mapping[str, Any]
     curves: tuple[Curve, ...]
+    undrawn: str  # why there are no curves, where that is not for want of metrics
     inputs: tuple[Node, ...]
     teachers: tuple[Node, ...]
     launch: Node | None
@@ -125,6 +126,7 @@ def _run(project: Project, audit: Audit, anchor: str) -> RunPage:
         _record(run, name) for name in ("identity", "completed", "provenance")
     )
     recipe = identity.get("recipe", {})
+    curves, undrawn = _curves(run)
     return RunPage(
         anchor=anchor,
         name=run.name,
@@ -134,7 +136,8 @@ def _run(project: Project, audit: Audit, anchor: str) -> RunPage:
         title=f"{recipe['model']} on {recipe['dataset']}" if recipe else "no valid launch",
         summary=tuple(_summary(completed)),
         identity=identity,
-        curves=tuple(_curves(run)),
+        curves=curves,
+        undrawn=undrawn,
         inputs=tuple(_inputs(identity)) if identity else (),
         teachers=tuple(_teachers(project, run, identity, provenance)),
         launch=_launch(recipe, completed),
@@ -156,16 +159,22 @@ def _summary(completed: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
             yield title, f"{completed['metrics'][name]:.4g}"
 
 
-def _curves(run: Path) -> Iterable[Curve]:
+def _curves(run: Path) -> tuple[tuple[Curve, ...], str]:
+    """What is drawn, or why nothing is. The file is read once a curve: it is never held whole."""
+    path = run / folder.OUTPUT / METRICS
     try:
-        rows = list(metric_rows(run / folder.OUTPUT / METRICS))
-    except (HarnessError, OSError):
-        return
-    found = (
-        curve("training loss", rows, "loss"),
-        curve("validation perplexity", rows, "validation_perplexity", "unigram_perplexity"),
-    )
-    yield from (one for one in found if one is not None)
+        found = (
+            curve("training loss", metric_rows(path), "loss"),
+            curve(
+                "validation perplexity",
+                metric_rows(path),
+                "validation_perplexity",
+                "unigram_perplexity",
+            ),
+        )
+    except (HarnessError, OSError) as error:
+        return (), f"not drawn: {error}"
+    return tuple(one for one in found if one is not None), ""
 
 
 def _inputs(identity: Mapping[str, Any]) -> Iterable[Node]:

@@ -1,5 +1,6 @@
 """A gathered report as one HTML page or as Markdown; both are templates filled with it."""
 
+import re
 from typing import TYPE_CHECKING
 
 from harness.report.curves import HEIGHT, WIDTH
@@ -14,6 +15,12 @@ STANDINGS = {
     1: ("differs", "differs"),
     2: ("unchecked", "not all could be checked"),
 }
+# Text without a character that Markdown acts on; and what is acted on all the same, by a reader
+# that adds links of its own: lists and headings, addresses, names with a dot, emoji, commits.
+_PLAIN = re.compile(r"(?:[^\W_]|[ ,.:;()/+%=✓✗?→–-])*")  # noqa: RUF001
+_LIVE = re.compile(
+    r"^[ +=:-]|^\d+[.)](?:\s|$)|\s$|://|\.\w*[^\W\d_]|:\S|GH-|\b[0-9a-f]{7,40}\b", re.IGNORECASE
+)
 MARKS = {"holds": "✓", "differs": "✗", "cannot be checked here": "?"}
 
 
@@ -49,7 +56,15 @@ def _templates(*, escape: bool) -> "Environment":
 
 
 def _plain(value: object) -> object:
-    """Markdown that shows a text as it is, in a table's cell too."""
-    if not isinstance(value, str):
+    """Markdown that shows a text as it is, in a table's cell too: as code where it could be more.
+
+    GitHub looks for mentions and addresses in all text but code, whatever is escaped in it.
+    """
+    if (
+        not isinstance(value, str)
+        or not value
+        or (_PLAIN.fullmatch(value) and not _LIVE.search(value))
+    ):
         return value
-    return "".join(f"\\{c}" if c in "\\`*_{}[]<>#|!~" else c for c in printable(value))
+    text = printable(value).replace("`", r"\x60").replace("|", r"\x7c")
+    return f"`{text}`"

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Callable, Iterator
+from datetime import datetime
 from functools import cache
 from importlib.resources import files
 from itertools import islice
@@ -19,14 +20,18 @@ Check = Callable[..., Iterator[Exception]]
 
 @cache
 def _validator(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    from jsonschema import Draft202012Validator
+    from jsonschema import Draft202012Validator, FormatChecker
     from jsonschema.validators import extend
 
     schema = json.loads((files(__name__) / f"{name}.schema.json").read_text())
     ours = {"pattern": _pattern, "uniqueItems": _unique}
     for keyword in ("items", "additionalProperties", "propertyNames"):
         ours[keyword] = _few(Draft202012Validator.VALIDATORS[keyword])
-    return extend(Draft202012Validator, ours)(schema)  # type: ignore[no-untyped-call]
+    whole = Draft202012Validator.TYPE_CHECKER.redefine("integer", lambda _, value: _is_whole(value))
+    strict = extend(Draft202012Validator, ours, type_checker=whole)  # type: ignore[no-untyped-call]
+    formats = FormatChecker(formats=())
+    formats.checks("date-time", raises=ValueError)(_is_time)
+    return strict(schema, format_checker=formats)
 
 
 def _few(check: Check) -> Check:
@@ -60,6 +65,18 @@ def _unique(_: object, wanted: bool, items: object, __: object) -> Iterator[Exce
         seen.add(text)
 
 
+def _is_whole(value: object) -> bool:
+    """Whether a value is written as a whole number: 1.0 would be a second name of 1."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_time(value: object) -> bool:
+    """Whether a time is one: its pattern allows the 99th of a month."""
+    if isinstance(value, str):
+        datetime.fromisoformat(value)
+    return True
+
+
 def validate(value: object, name: str, where: str) -> None:
     """Check `value` against `<name>.schema.json`; `where` names its file in the error.
 
@@ -67,9 +84,12 @@ def validate(value: object, name: str, where: str) -> None:
     """
     from jsonschema.exceptions import best_match
 
-    error: Any = best_match(_validator(name).iter_errors(value))
+    try:
+        error: Any = best_match(_validator(name).iter_errors(value))
+    except RecursionError as deep:
+        raise Refused(f"{where}: is nested too deeply (schema {name})") from deep
     if error is not None:
-        field = "/".join(str(part)[:100] for part in error.absolute_path) or "the document"
+        field = "/".join(str(part)[:100] for part in error.absolute_path)[:300] or "the document"
         message = " ".join(error.message[:1000].split())
         raise Refused(f"{where}: {field}: {message[:300]} (schema {name})")
 

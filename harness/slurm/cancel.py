@@ -10,12 +10,12 @@ from harness.slurm import commands, files
 from harness.status import CANCELLED
 
 
-def cancel(project: Project, names: Sequence[str]) -> list[tuple[str, Path]]:
+def cancel(project: Project, names: Sequence[str], fault: files.Fault) -> list[tuple[str, Path]]:
     """Cancel the jobs that wait or run for `names`, names of run folders or numbers of jobs.
 
-    Raises Refused where there is none for a name.
+    `fault` is told of records that are none. Raises Refused where there is no job for a name.
     """
-    submitted = list(files.unfinished(project))
+    submitted = list(files.unfinished(project, fault))
     alive = commands.alive([one.job for one in submitted])
     found: dict[str, Path] = {}
     for name in names:

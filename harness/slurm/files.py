@@ -8,16 +8,24 @@ submitit's own files, the jobs' logs among them, lie beside.
 """
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from harness.errors import HarnessError, Refused
 from harness.files import publish_json
 from harness.project import Project
 from harness.schemas import read_record
 
 JOB = re.compile(r"[0-9]+(?:_[0-9]+)?")
+# Is told of a record that is none; the others go on, unless it raises.
+Fault = Callable[[Path, HarnessError], None]
+
+
+def refuse(path: Path, error: HarnessError) -> None:
+    """The fault that lets nothing go on."""
+    raise error
 
 
 def folder(project: Project) -> Path:
@@ -62,24 +70,38 @@ class Outcome:
         publish_json(folder(project) / f"{job}.outcome.json", record)
 
 
-def submissions(project: Project) -> Iterator[Submission]:
+def submissions(project: Project, fault: Fault = refuse) -> Iterator[Submission]:
     """Every job submitted from this root, oldest first."""
     for path in sorted(folder(project).glob("*.submission.json"), key=_number):
-        record: dict[str, Any] = read_record(path, "submission")
-        del record["schema_version"]
-        yield Submission(**{**record, "run": Path(record["run"]), "after": tuple(record["after"])})
+        try:
+            yield _submission(path)
+        except HarnessError as error:
+            fault(path, error)
 
 
-def unfinished(project: Project) -> Iterator[Submission]:
-    """Those whose jobs have not said that they ended for good."""
-    for one in submissions(project):
-        if (ended := outcome(project, one.job)) is None or ended.requeued:
+def _submission(path: Path) -> Submission:
+    record: dict[str, Any] = read_record(path, "submission")
+    if path.name != f"{record['job']}.submission.json":
+        raise Refused(f"{path}: says that it is of job {record['job'][:40]}")
+    del record["schema_version"]
+    return Submission(**{**record, "run": Path(record["run"]), "after": tuple(record["after"])})
+
+
+def unfinished(project: Project, fault: Fault = refuse) -> Iterator[Submission]:
+    """Those whose jobs have not said that they ended for good; one that cannot be read has not."""
+    for one in submissions(project, fault):
+        ended = None
+        try:
+            ended = outcome(project, one.job)
+        except HarnessError as error:
+            fault(_outcome(project, one.job), error)
+        if ended is None or ended.requeued:
             yield one
 
 
 def outcome(project: Project, job: str) -> Outcome | None:
     """How `job` ended, where it did."""
-    path = folder(project) / f"{job}.outcome.json"
+    path = _outcome(project, job)
     if not path.exists():
         return None
     record: dict[str, Any] = read_record(path, "outcome")
@@ -89,13 +111,17 @@ def outcome(project: Project, job: str) -> Outcome | None:
 
 def forget(project: Project, job: str) -> None:
     """A job that runs again has not ended."""
-    (folder(project) / f"{job}.outcome.json").unlink(missing_ok=True)
+    _outcome(project, job).unlink(missing_ok=True)
 
 
 def logs(project: Project, job: str) -> list[Path]:
     """What the tasks of `job` said, and the trainers of its nodes but the first."""
     kinds = re.compile(rf"{job}_\d+_log\.(out|err)|{job}\.node\d+\.(stdout|stderr)\.log")
     return sorted(path for path in folder(project).iterdir() if kinds.fullmatch(path.name))
+
+
+def _outcome(project: Project, job: str) -> Path:
+    return folder(project) / f"{job}.outcome.json"
 
 
 def _number(path: Path) -> tuple[int, ...]:

@@ -5,10 +5,20 @@ from dataclasses import dataclass
 
 from harness.errors import Refused
 from harness.plan import Plan
+from harness.text import short
 
 # sbatch(1), --time: minutes, and the forms with colons and days.
 _TIME = re.compile(
-    r"(?:(?P<days>\d+)-)?(?P<first>\d+)(?::(?P<second>\d+))?(?::(?P<third>\d+))?", re.ASCII
+    r"(?:(?P<days>\d{1,9})-)?(?P<first>\d{1,9})(?::(?P<second>\d{1,9}))?(?::(?P<third>\d{1,9}))?",
+    re.ASCII,
+)
+LONGEST = 366 * 24 * 60  # minutes; a job goes on after its limit, so more is a mistake
+# Options of sbatch that a job of the harness has already; sbatch takes what they begin with, too.
+OWN = (
+    *("account", "array", "constraint", "cpus-per-task", "dependency", "error", "gpus-per-node"),
+    *("job-name", "kill-on-invalid-dep", "mem", "no-requeue", "nodes", "ntasks", "ntasks-per-node"),
+    *("open-mode", "output", "partition", "qos", "requeue", "signal", "tasks-per-node", "time"),
+    "wrap",
 )
 TIMEOUTS = 10_000  # times that a job may come to its limit and go on
 
@@ -70,11 +80,11 @@ NAMES = tuple(name for name in Resources.__dataclass_fields__ if name != "others
 def minutes(time: str) -> int:
     """A time limit in Slurm's notation, in whole minutes, rounded up.
 
-    Raises Refused for anything else, and for no time at all.
+    Raises Refused for anything else, for no time at all, and for more than a year.
     """
     found = _TIME.fullmatch(time)
     if found is None:
-        raise Refused(f"--time {time}: expected minutes, H:MM:SS, or D-HH[:MM[:SS]]")
+        raise Refused(f"--time {short(time)}: expected minutes, H:MM:SS, or D-HH[:MM[:SS]]")
     parts = [int(found[part] or 0) for part in ("first", "second", "third")]
     given = sum(found[part] is not None for part in ("first", "second", "third"))
     if found["days"] is not None:  # D-H, D-H:M, D-H:M:S
@@ -86,12 +96,21 @@ def minutes(time: str) -> int:
         total = parts[0] * 60 + parts[1]
     if total == 0:
         raise Refused(f"--time {time}: must be more than nothing")
+    if total > 60 * LONGEST:
+        raise Refused(f"--time {time}: is more than a year; a job that comes to its limit goes on")
     return -(-total // 60)
 
 
 def pairs(given: tuple[str, ...]) -> tuple[tuple[str, str], ...]:
-    """sbatch options given as NAME=VALUE."""
+    """sbatch options given as NAME=VALUE. Raises Refused for those that the harness gives."""
+    found: dict[str, str] = {}
     for text in given:
         if not re.fullmatch(r"[a-z][a-z-]*=[^\n\r]+", text):
-            raise Refused(f"--sbatch {text!r}: expected NAME=VALUE, as in gres=gpu:8")
-    return tuple((name, value) for name, _, value in (text.partition("=") for text in given))
+            raise Refused(f"--sbatch {short(text)!r}: expected NAME=VALUE, as in gres=gpu:8")
+        name, _, value = text.partition("=")
+        if own := next((own for own in OWN if own.startswith(name)), None):
+            raise Refused(f"--sbatch {name}: the harness gives --{own} itself; see submit --help")
+        if name in found:
+            raise Refused(f"--sbatch {name}: stands twice")
+        found[name] = value
+    return tuple(found.items())

@@ -19,7 +19,18 @@ import run_folders
 from checkpoint_files import whole, write
 from click.testing import CliRunner
 
-from harness import adaptation, complete, evaluation, folder, lock, papers, records, run, sources
+from harness import (
+    adaptation,
+    complete,
+    evaluation,
+    folder,
+    lock,
+    matrix,
+    papers,
+    records,
+    run,
+    sources,
+)
 from harness.audit import audit
 from harness.canonical import digest
 from harness.checkpoint import CheckpointReport
@@ -37,6 +48,8 @@ from harness.plan import Choices, plan
 from harness.project import Project
 from harness.recipes import load as load_recipes
 from harness.schemas import validate
+from harness.slurm import commands
+from harness.slurm.meeting import Place, join_meeting, open_meeting
 
 SOURCE = Path(__file__).parents[2]
 SAMPLES = SOURCE / "tests/data/samples"
@@ -236,6 +249,9 @@ def _commands(spoilt: Path, scratch: Path) -> list[list[str]]:
         ["diff", str(spoilt), other],
         ["export", str(spoilt), "-o", f"{target}.json"],
         ["report", str(spoilt), "--format", "md"],
+        ["report", str(spoilt), "--format", "html"],
+        ["status"],
+        ["logs", spoilt.name],
     ]
 
 
@@ -247,6 +263,47 @@ def _vouched(data: bytes) -> bytes:
         return json_bytes(value)
     except (ValueError, TypeError, KeyError, RecursionError):
         return data
+
+
+def _job(scratch: Path) -> None:
+    """The commands that read what jobs leave; none may stop at one bad record."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(commands, "alive", set)
+        patch.setattr(commands, "cancel", lambda jobs: None)
+        for words in (["status"], ["status", "--json"], ["logs", "a"], ["cancel", "a"]):
+            result = CliRunner().invoke(group, ["--root", str(scratch), *words])
+            if not isinstance(result.exception, (SystemExit, type(None), *EXPECTED)):
+                raise result.exception
+            assert words[0] != "status" or result.exit_code == 0, result.output
+
+
+def _join(scratch: Path) -> None:
+    join_meeting(Place(scratch, "7", 0, ("a", "b"), 1), "0" * 64, "lo", lambda: False)
+
+
+def _open(scratch: Path) -> None:
+    open_meeting(Place(scratch, "7", 0, ("a", "b"), 0), "0" * 64, "lo", lambda: False)
+
+
+def _matrix(scratch: Path) -> None:
+    for one in matrix.read(Project(SOURCE, scratch), scratch / "m.yaml", Choices("", "")):
+        assert type(one.seed) is int and 0 <= one.seed < 1 << 32
+
+
+SUBMISSION = {
+    "schema_version": 1, "job": "7", "run": "/r/runs/a", "identity": None, "model": "mdlm",
+    "dataset": "lm1b", "seed": 1, "nodes": 1, "gpus_per_node": 1, "after": [],
+    "submitted": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+OUTCOME = {
+    "schema_version": 1, "status": 143, "message": "x", "requeued": True,
+    "ended": "2026-01-01T00:00:00Z",
+}  # fmt: skip
+
+
+def _outcome(scratch: Path) -> None:
+    (scratch / "slurm/7.submission.json").write_text(json.dumps(SUBMISSION))
+    _job(scratch)
 
 
 def _statement_seeds() -> list[bytes]:
@@ -322,6 +379,42 @@ TARGETS = {
             _placed("state.json", _state),
         ),
         Target("checkpoint", _checkpoint_seeds, _placed("model.ckpt", _checkpoint), json=False),
+        Target(
+            "submission",
+            lambda: [json.dumps(SUBMISSION).encode()],
+            _placed("slurm/7.submission.json", _job),
+        ),
+        Target(
+            "outcome",
+            lambda: [json.dumps(OUTCOME).encode()],
+            _placed("slurm/7.outcome.json", _outcome),
+        ),
+        Target(
+            "meeting",
+            lambda: [
+                b'{"schema_version": 1, "identity_sha256": "%s", "address": "x", "port": 9}'
+                % (b"0" * 64)
+            ],
+            _placed("7.0.meeting.json", _join),
+        ),
+        Target(
+            "member",
+            lambda: [
+                b'{"schema_version": 1, "identity_sha256": "%s", "name": "b", "host": {}, '
+                b'"tools": {}}' % (b"0" * 64)
+            ],
+            _placed("7.0.member1.json", _open),
+        ),
+        Target(
+            "ended",
+            lambda: [b'{"schema_version": 1, "name": "b", "status": 3, "message": "x"}'],
+            _placed("7.0.trouble.json", lambda s: Place(s, "7", 0, ("a", "b"), 0).trouble()),
+        ),
+        Target(
+            "matrix",
+            lambda: [b'{"schema_version": 1, "recipes": ["mdlm"], "seeds": [1, 2]}'],
+            _placed("m.yaml", _matrix),
+        ),
         Target("words", lambda: [b"8G", b"duo=/a/folder@" + b"0" * 40], _words, json=False),
     )
 }

@@ -18,6 +18,8 @@ EXAMPLES = {
     "identity": 12,
     "provenance": 12,
     "completed": 12,
+    "submission": 25,
+    "outcome": 25,
     "recipe": 6,
     "papers": 30,
 }

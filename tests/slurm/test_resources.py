@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from harness.errors import Refused
 from harness.plan import Choices, plan
 from harness.project import Project
-from harness.slurm.resources import Resources, minutes, pairs
+from harness.slurm.resources import OWN, Resources, minutes, pairs
 
 PROJECT = Project(source=Path(__file__).parents[2], root=Path("/nonexistent"))
 
@@ -31,7 +31,23 @@ def test_a_time_is_read_as_sbatch_reads_it(text: str, expected: int) -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["", "0", "0-0", "-1", "1h", "1:2:3:4", "1-", "1.5", "\u0661", "1\n"]
+    "text",
+    [
+        "9" * 23,
+        "9" * 5000,
+        "527041",
+        "367-0",
+        "",
+        "0",
+        "0-0",
+        "-1",
+        "1h",
+        "1:2:3:4",
+        "1-",
+        "1.5",
+        "\u0661",
+        "1\n",
+    ],
 )
 def test_what_is_no_time_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="--time"):
@@ -81,3 +97,27 @@ def test_other_options_are_names_and_values() -> None:
 def test_anything_else_is_refused(text: str) -> None:
     with pytest.raises(Refused, match="expected NAME=VALUE"):
         pairs((text,))
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["time=5", "tim=5", "nodes=2", "node=2", "job-name=x", "requeue=x", "no-requeue=x", "array=0-9",
+     "output=x", "dependency=1", "signal=9", "mem=1", "gpus=1", "ntasks=3"],
+)  # fmt: skip
+def test_what_the_harness_gives_itself_is_not_given_again(text: str) -> None:
+    with pytest.raises(Refused, match="the harness gives --"):
+        pairs((text,))
+
+
+def test_an_option_stands_once() -> None:
+    with pytest.raises(Refused, match="stands twice"):
+        pairs(("gres=a", "gres=b"))
+
+
+def test_every_option_that_a_job_has_is_known_as_its_own() -> None:
+    planned = plan(PROJECT, Choices("duo", "owt", devices=8, nodes=2))
+    full = Resources("1-0", "p", "a", "q", "c", "1G", 4)
+    found = full.parameters(planned, "name", "afterok:7")
+    others = found.pop("additional_parameters")
+    ours = {name.replace("_", "-") for name in (*found, *others)}  # type: ignore[misc]
+    assert ours - {"signal-delay-s", "srun-args"} <= set(OWN)

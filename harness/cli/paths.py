@@ -1,0 +1,26 @@
+"""Paths as arguments: what can be no path is refused in one line, before anything is done."""
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from harness.files import impossible
+from harness.text import short
+
+
+class Place(click.Path):
+    """As click's type, of a path that the system takes and a record can hold."""
+
+    def __init__(self, **wanted: Any) -> None:
+        """The options are click's."""
+        super().__init__(path_type=Path, **wanted)
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        """The path. Raises click's usage error for what is none."""
+        if why := impossible(str(value)):
+            self.fail(f"{short(str(value))!r}: {why}", param, ctx)
+        return super().convert(value, param, ctx)
+
+
+RUN = Place(exists=True, file_okay=False)
