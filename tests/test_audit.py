@@ -14,8 +14,9 @@ import pytest
 import tampering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_folders import BASE, SMOKE, Here, completed_run, reading, relist, rewrite
+from run_folders import BASE, SMOKE, Here, completed_run, nested, reading, relist, rewrite
 
+from harness import trees
 from harness.audit import Audit, Machine, Verdict, audit, audit_all, pins, runs_below
 from harness.audit.recorded import Recorded
 from harness.audit.trees import record, worst
@@ -140,6 +141,19 @@ def test_modes_and_folders_times_are_no_claims(here: Here, deep: Path) -> None:
         path.chmod(0o700 if path.is_dir() else 0o600)
         os.utime(path, (1, 1))
     assert audit(here, deep).exit_code == 0
+
+
+def test_a_tree_of_any_depth_is_audited(here: Here, run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    shutil.copytree(run, folder / run.name)
+    for place in (folder, folder / run.name):
+        nested(place, 1500)
+    try:
+        assert runs_below(folder) == [folder / run.name]
+        found = audit(here, folder / run.name)
+        assert [claim.why for claim in found.claims if claim.why] == ["is an empty folder"]
+    finally:
+        trees.remove(folder)
 
 
 @pytest.mark.parametrize("name", ["x", ".hidden", "output/x", "output/checkpoints/e\x1b[1m\udcff"])
