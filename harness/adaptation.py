@@ -6,7 +6,6 @@ one is made once. The work is done in the sandbox. Format: docs/formats/teacher.
 
 import json
 import os
-import shutil
 import subprocess
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -15,7 +14,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from harness import checkpoint, folder, places, sandbox
+from harness import checkpoint, folder, places, sandbox, trees
 from harness.canonical import digest
 from harness.data.locking import only_one
 from harness.data.places import Places
@@ -184,7 +183,7 @@ class Work:
             made = self.adapt(part / "sandbox")
             # The sandbox is gone, so nobody else holds or can put anything here.
             (part / "sandbox" / folder.MODEL).rename(part / folder.MODEL)
-            shutil.rmtree(part / "sandbox")
+            trees.remove(part / "sandbox")
             record: dict[str, object] = {
                 **made,
                 **self.decided,  # last: the tool has no say in these
@@ -243,7 +242,7 @@ def existing(target: Path) -> dict[str, object] | None:
 def _part(target: Path) -> Iterator[Path]:
     """A folder that becomes `target` when the block ends well, and vanishes when it does not."""
     part = target.with_name(f".{target.name}.part")
-    shutil.rmtree(part, ignore_errors=True)
+    trees.remove(part)
     part.mkdir(parents=True)
     try:
         yield part
@@ -252,6 +251,6 @@ def _part(target: Path) -> Iterator[Path]:
         sync_folder(part)
         part.rename(target)
     except BaseException:
-        shutil.rmtree(part, ignore_errors=True)
+        trees.remove(part)
         raise
     sync_folder(target.parent)

@@ -8,21 +8,22 @@ sampler, and then a published model that judges the text. Its folder lies beside
 
 import math
 import re
-import shutil
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import asdict, dataclass, field, replace
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
-from harness import folder, judging, places, provenance, reuse
+from harness import folder, judging, places, provenance, reuse, trees
 from harness.canonical import digest
 from harness.complete import METRICS, final_metrics
 from harness.errors import HarnessError, Refused
-from harness.files import publish_bytes, publish_json, resolve_inside
+from harness.files import open_plain, publish_bytes, publish_json, resolve_inside
 from harness.identity import Identity, differences
 from harness.judging import Judge, Model
 from harness.launch import Launch, ready_launch
+from harness.logs import before
 from harness.papers import Measured
 from harness.plan import Plan
 from harness.project import Project
@@ -176,7 +177,10 @@ def evaluate(launch: Ready) -> Outcome:
         done = _done(target, launch.identity)
         if done is not None:
             return Outcome(target, done, skipped=True)
-        shutil.rmtree(target / folder.OUTPUT, ignore_errors=True)
+        trees.remove(target / folder.OUTPUT)
+        for name in (SAMPLES, METRICS):  # logs, which would be gone on with
+            for log in (target / name, before(target / name)):
+                log.unlink(missing_ok=True)
         publish_json(target / folder.IDENTITY, launch.identity.document)
         publish_bytes(target / folder.CONFIG, launch.config)
         (target / folder.OUTPUT).mkdir()
@@ -190,25 +194,27 @@ def evaluate(launch: Ready) -> Outcome:
 
 
 def _measure(launch: Ready, target: Path) -> int:
-    """Run the trainer's evaluation, or its sampler and then the judge; the status to report."""
+    """Run the trainer's evaluation, or its sampler and then the judge; the status to report.
+
+    What the judge reads and says lies beside the output folder, where no sampler can change it.
+    """
     argv, log, errors = list(launch.plan.argv), target / folder.STDOUT, target / folder.STDERR
     if launch.judge is None:
         return supervise(launch.box(), argv, log, errors, lambda: False)
-    samples = target / folder.OUTPUT / SAMPLES
+    samples = target / SAMPLES
     status = supervise(launch.box(), argv, samples, errors, lambda: False)
     if status:
         return status
+    open_plain(samples).close()  # raises where it is a link: a mount would follow it
     told = launch.judge.argv(launch.plan.recipe.number("sequence_length"))
-    box, metrics = (
-        launch.judge.box(samples, launch.project.limits),
-        target / folder.OUTPUT / METRICS,
-    )
-    return supervise(box, told, metrics, errors, lambda: False)
+    box = launch.judge.box(samples, launch.project.limits)
+    return supervise(box, told, target / METRICS, errors, lambda: False)
 
 
 def _complete(target: Path, identity: Identity) -> dict[str, Any]:
     measure: Any = identity.document["evaluation"]
-    metrics = final_metrics(target / folder.OUTPUT / METRICS)
+    said = target if "judge" in measure else target / folder.OUTPUT
+    metrics = final_metrics(said / METRICS)
     if "printed" in measure:
         metrics |= printed(target / folder.STDOUT, measure["printed"], measure["measure"])
     value = metrics.get(measure["measure"])
@@ -238,7 +244,7 @@ def printed(log: Path, name: str, metric: str) -> dict[str, float]:
         rf"^(?:[\s│|]*{re.escape(name)}[\s│|]+|(?:\[.*\] - )?{re.escape(name)}: (?:tensor\()?)"
         r"([-+.\deE]+|nan|inf)(?:[\s│|]*$|[,)].*$)"
     )
-    with log.open(encoding="utf-8", errors="replace") as lines:
+    with TextIOWrapper(open_plain(log), encoding="utf-8", errors="replace") as lines:
         found = [match[1] for line in lines if (match := row.match(line))]
     with suppress(IndexError, ValueError):
         return {metric: float(found[-1])}

@@ -263,6 +263,20 @@ def resolve_inside(root: Path, path: Path) -> Path:
     return absolute
 
 
+@contextmanager
+def held(folder: Path) -> Iterator[Path]:
+    """Another path of `folder`, which leads to it alone while the block runs.
+
+    Whatever is put in the folder's place meanwhile, nobody is led elsewhere. Raises OSError where
+    `folder` itself is a link or no folder.
+    """
+    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC)
+    try:
+        yield Path(f"/proc/self/fd/{descriptor}")
+    finally:
+        os.close(descriptor)
+
+
 def open_log(path: Path) -> BinaryIO:
     """Open a log for appending, mode 0600, following no link."""
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW | os.O_NONBLOCK

@@ -5,6 +5,7 @@ import fcntl
 import hashlib
 import itertools
 import os
+import stat
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from harness.errors import Refused
 from harness.files import hollow, mostly_holes, open_plain, part_of, same_bytes, sync_folder
 from harness.identity import Identity, differences
 from harness.schemas import read_record
+from harness.trees import folders
 
 RECIPE = "recipe.json"
 ARGV = "launch_argv.json"
@@ -30,6 +32,8 @@ OUTPUT = "output"
 LOCK = ".lock"
 # A trainer leaves some dozens of files; each of so many can still be hashed and recorded.
 MAX_ENTRIES = 100_000
+_EMPTY = "is an empty folder"
+_LINKED = "is a hard link: another name shares its bytes"
 
 
 class State(Enum):
@@ -148,10 +152,12 @@ def inventory(run: Path) -> list[Entry]:
     Empty folders are removed: no record lists one, so that one in a finished run was added.
     Raises Refused for what cannot be part of a result, as `scan` finds it.
     """
-    for above, folders, _ in os.walk(run, topdown=False):
-        for name in folders:
-            with suppress(OSError):  # it is not empty
-                Path(above, name).rmdir()
+    below = list(itertools.islice(folders(run), 1, MAX_ENTRIES + 2))
+    if len(below) > MAX_ENTRIES:
+        raise Refused(f"{run}: comes to over {MAX_ENTRIES} folders; no trainer leaves so many")
+    for one in reversed(below):
+        with suppress(OSError):  # it is not empty
+            one.rmdir()
     found, faults = scan(run)
     for path, fault in faults.items():
         raise Refused(f"{run / path}: {fault}; a run folder holds plain files only")
@@ -195,7 +201,7 @@ def scan(run: Path) -> tuple[dict[str, Entry], dict[str, str]]:
             faults[name] = "is no readable plain file"
             continue
         if status.st_nlink > 1:
-            faults[name] = "is a hard link: another name shares its bytes"
+            faults[name] = _LINKED
         if not _utf8(name):
             faults[name] = "has a name that is no UTF-8"
         found[name] = hashed[status.st_size] = Entry(name, status.st_size, sha256)
@@ -212,6 +218,24 @@ def folders_of(paths: Iterable[str]) -> list[str]:
             found[above] = None
             above = os.path.dirname(above)  # noqa: PTH120
     return sorted(found)
+
+
+def check(run: Path) -> None:
+    """Look at every name in a run folder before anything there is read, written or removed.
+
+    A trainer could do all of that to its output. Raises Refused for a link, a file with a second
+    name, and what is neither file nor folder: who follows one is led out of the run folder.
+    """
+    faults: dict[str, str] = {}
+    for path in _walk(run, faults):
+        status = path.lstat()
+        if not stat.S_ISREG(status.st_mode):
+            faults[path.relative_to(run).as_posix()] = "is neither a plain file nor a folder"
+        elif status.st_nlink > 1:
+            faults[path.relative_to(run).as_posix()] = _LINKED
+    for name, fault in faults.items():
+        if fault != _EMPTY:
+            raise Refused(f"{run / name}: {fault}; move {run / OUTPUT} away to start again")
 
 
 def _utf8(name: str) -> bool:
@@ -236,7 +260,7 @@ def _walk(run: Path, faults: dict[str, str]) -> Iterator[Path]:
             continue
         left -= len(entries)
         if not entries and folder != run:
-            faults[folder.relative_to(run).as_posix()] = "is an empty folder"
+            faults[folder.relative_to(run).as_posix()] = _EMPTY
         if left < 0:
             name = folder.relative_to(run).as_posix()
             faults[name] = f"is where the run comes to over {MAX_ENTRIES} files and folders"

@@ -21,6 +21,7 @@ from harness.sources import Mirror, Pin, Source
 from harness.text import short
 
 FOLDER = "HARNESS_MIRRORS"  # a folder of mirrors, each in OWNER+REPO or in OWNER+REPO/repo
+DEEPEST = 100  # folders within folders of a source tree
 _OPTION = re.compile(r"([a-z0-9_]+)=(.+?)(?:@([0-9a-f]{40}))?")
 
 
@@ -152,6 +153,8 @@ def _files(place: Path, commit: str) -> Iterator[tuple[str, str, str]]:
     for entry in filter(None, listed.split(b"\0")):
         facts, _, path = entry.partition(b"\t")
         mode, kind, blob = facts.decode().split()
+        if path.count(b"/") > DEEPEST:
+            raise Refused(f"{place}: {commit} has folders over {DEEPEST} deep; no source has those")
         if kind == "blob":
             yield os.fsdecode(path), mode, blob
 

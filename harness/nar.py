@@ -28,11 +28,15 @@ def nar_sha256(
 
     `exclude` names folders left out wherever they stand (byte-code caches, say); of the topmost
     folder's entries, those that `only` names count, or all.
-    Raises Refused for sockets, devices and pipes, which no archive can hold.
+    Raises Refused for sockets, devices and pipes, which no archive can hold, and for a tree some
+    hundreds of folders deep.
     """
     sink = hashlib.sha256()
     _string(sink, b"nix-archive-1")
-    _node(sink, path, exclude, only)
+    try:
+        _node(sink, path, exclude, only)
+    except RecursionError:
+        raise Refused(f"{path}: has folders within folders, too deep for any source tree") from None
     return "sha256-" + base64.b64encode(sink.digest()).decode()
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import checkpoint, folder
 from harness.errors import Refused
-from harness.files import publish_file, resolve_inside
+from harness.files import held, publish_file, resolve_inside
 from harness.launch import Launch
 from harness.schemas import read_record
 from harness.sources import OWN
@@ -31,9 +31,11 @@ def prepare(run: Path, launch: Launch) -> int | None:
     """The step that `launch` goes on from in `run`; None where it starts, or is a built-in one's.
 
     Where that would be within a round, the checkpoint of the last round's end takes its place,
-    and what was made after it is removed. Raises Refused where a checkpoint cannot be read, and
-    where there are checkpoints that the trainer must not go on from.
+    and what was made after it is removed. Raises Refused where a checkpoint cannot be read, where
+    there are checkpoints that the trainer must not go on from, and where an attempt before this
+    one left links or special files, which lead elsewhere.
     """
+    folder.check(run)
     recipe = launch.plan.recipe
     output = resolve_inside(run, Path(folder.OUTPUT))
     if recipe.source in OWN or not _checkpoints(output):
@@ -80,10 +82,13 @@ def _rewind(launch: Launch, output: Path, file: Path, step: int, every: int) -> 
             f"{file}: is of step {step}, within a round of {every}, and there is none of a round's "
             f"end; to start again, move {output} away"
         )
-    publish_file(end, file)
+    # Held: on other nodes trainers may run already, and put links where folders were.
+    with held(end.parent) as source, held(file.parent) as target:
+        publish_file(source / end.name, target / file.name)
     for later in _checkpoints(output):
         if _number(later) > _number(end):
-            later.unlink()
+            with held(later.parent) as parent:
+                (parent / later.name).unlink()
     return _number(end)
 
 

@@ -1,19 +1,21 @@
 """Text from a completed run's checkpoint, drawn by the trainer's own sampler in the sandbox."""
 
 import json
-import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Any
 
 from harness import folder, reuse
 from harness.errors import HarnessError, Refused
+from harness.files import open_plain
 from harness.launch import Launch, ready_launch
 from harness.project import Project
 from harness.recipes import load
 from harness.run import last_line
 from harness.supervise import supervise
+from harness.trees import scratch
 
 
 @dataclass(frozen=True)
@@ -43,8 +45,7 @@ def sample(project: Project, run: Path, draw: Draw, report: Callable[[str], None
     reuse.whole(run)
     trained = reuse.trained(project, run)
     changes = changes_of(project, trained.recipe.source, draw)
-    with tempfile.TemporaryDirectory(prefix="harness-sample-") as name:
-        target = Path(name)
+    with scratch("harness-sample-") as target:
         (target / folder.OUTPUT).mkdir()
         turned = reuse.turned(trained, run, target, changes)
         yield from _drawn(ready_launch(project, turned, report), report)
@@ -66,7 +67,12 @@ def _drawn(launch: Launch, report: Callable[[str], None]) -> Iterator[Row]:
     status = supervise(launch.box(), list(launch.plan.argv), *logs, lambda: False)
     if status:
         raise HarnessError(f"the sampler ended with status {status}: {last_line(logs[1])}")
-    with logs[0].open(encoding="utf-8", errors="replace") as lines:
+    yield from rows(logs[0])
+
+
+def rows(log: Path) -> Iterator[Row]:
+    """The rows that a sampler printed, one a line. Raises HarnessError for a line that is none."""
+    with TextIOWrapper(open_plain(log), encoding="utf-8", errors="replace") as lines:
         for number, line in enumerate(lines, 1):
             yield _row(line, number)
 
@@ -74,6 +80,9 @@ def _drawn(launch: Launch, report: Callable[[str], None]) -> Iterator[Row]:
 def _row(line: str, number: int) -> Row:
     try:
         found: Any = json.loads(line)
-        return Row(tuple(int(token) for token in found["ids"]), str(found["text"]))
+        ids, text = found["ids"], found["text"]
+        if all(type(token) is int for token in ids) and isinstance(text, str):
+            return Row(tuple(ids), text)
     except (ValueError, KeyError, TypeError, RecursionError):
-        raise HarnessError(f"the sampler's line {number} is no row: {line[:80]!r}") from None
+        pass
+    raise HarnessError(f"the sampler's line {number} is no row: {line[:80]!r}")

@@ -6,7 +6,6 @@ is there is a look at the disk: no evaluation, no network.
 
 import base64
 import hashlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,6 +16,7 @@ from harness.errors import HarnessError, Refused
 from harness.project import Project
 from harness.sandbox import Mount
 from harness.schemas import read_record
+from harness.trees import folders
 
 BYTE_CODE = "__pycache__"
 # The sources that are this repository's own, all in one tree: the folders of it that are no part
@@ -175,12 +175,9 @@ def hidden(mounts: Iterable[Mount], source: str = "") -> tuple[str, ...]:
     for mount in mounts:
         if is_code(mount):
             wanted = left_out(source if mount.target == places.SOURCE else "")
-            for folder, names, _ in os.walk(mount.source):
-                for name in wanted.intersection(names):
-                    names.remove(name)
-                    if not Path(folder, name).is_symlink():
-                        inside = Path(folder).relative_to(mount.source) / name
-                        found.append(str(Path(mount.target, inside)))
+            for folder in folders(mount.source, wanted):
+                if folder.name in wanted and folder != mount.source:
+                    found.append(str(Path(mount.target, folder.relative_to(mount.source))))
     return tuple(sorted(found))
 
 

@@ -4,6 +4,7 @@ What a trainer would leave is written by hand; checkpoints are read in this proc
 """
 
 import json
+import os
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -181,6 +182,16 @@ def completed_run(
         provenance.end(where, record, 0)
         complete(where, ready)
     return where
+
+
+def nested(folder: Path, deep: int) -> None:
+    """Make so many folders, each in the one before: deeper than Python's own stack."""
+    descriptors = [os.open(folder, os.O_RDONLY)]
+    for _ in range(deep):
+        os.mkdir("d", dir_fd=descriptors[-1])
+        descriptors.append(os.open("d", os.O_RDONLY, dir_fd=descriptors[-1]))
+        os.close(descriptors.pop(0))
+    os.close(descriptors.pop())
 
 
 def rewrite(path: Path, change: Callable[[dict[str, Any]], object]) -> None:

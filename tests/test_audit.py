@@ -15,8 +15,9 @@ import pytest
 import tampering
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from run_folders import BASE, SMOKE, Here, completed_run, forge, reading, relist, rewrite
+from run_folders import BASE, SMOKE, Here, completed_run, forge, nested, reading, relist, rewrite
 
+from harness import trees
 from harness.audit import Audit, Machine, Verdict, audit, audit_all, core, pins, runs_below
 from harness.audit.recorded import Recorded
 from harness.audit.trees import record, worst
@@ -144,6 +145,19 @@ def test_modes_and_folders_times_are_no_claims(here: Here, deep: Path) -> None:
     assert audit(here, deep).exit_code == 0
 
 
+def test_a_tree_of_any_depth_is_audited(here: Here, run: Path, tmp_path: Path) -> None:
+    folder = tmp_path / "many"
+    shutil.copytree(run, folder / run.name)
+    for place in (folder, folder / run.name):
+        nested(place, 1500)
+    try:
+        assert runs_below(folder) == [folder / run.name]
+        found = audit(here, folder / run.name)
+        assert [claim.why for claim in found.claims if claim.why] == ["is an empty folder"]
+    finally:
+        trees.remove(folder)
+
+
 @pytest.mark.parametrize("name", ["x", ".hidden", "output/x", "output/checkpoints/e\x1b[1m\udcff"])
 def test_an_added_file_is_named(here: Here, run: Path, name: str) -> None:
     (run / name).write_bytes(b"")
@@ -198,7 +212,7 @@ LIES: dict[str, tuple[str, Callable[[dict[str, Any]], object], str]] = {
         "completed.json", lambda r: r.update(completed="2999-01-01T00:00:00Z"), "later than now",
     ),
     "no such day": (
-        "completed.json", lambda r: r.update(completed="2026-02-30T00:00:00Z"), "makes no sense",
+        "completed.json", lambda r: r.update(completed="2026-02-30T00:00:00Z"), "date-time",
     ),
     "the status": ("provenance.json", lambda r: r["attempts"][-1].update(status=1), "exit status"),
     "another launch's facts": (

@@ -14,7 +14,7 @@ from typing import Any
 import gpt2_files
 import pytest
 from builtin.upstream import PINNED
-from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, reading
+from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, nested, reading
 
 from harness import evaluation, judging, launch, places, reuse
 from harness.data import pins
@@ -300,10 +300,73 @@ def test_samples_are_judged_by_the_pinned_model(judged: Project, programs: list[
     pins = json.loads((judged.source / "pins.json").read_text())["models"]["gpt2-large"]
     weights = identity["evaluation"]["judge"]["files"]["model.safetensors"]
     assert weights == pins["weights"]["model.safetensors"]
-    assert "output/samples.jsonl" in {entry["path"] for entry in outcome.record["files"]}
+    assert {"samples.jsonl", "metrics.jsonl"} <= {
+        entry["path"] for entry in outcome.record["files"]
+    }
     assert evaluate(ready(judged, run, JUDGED, nothing)).skipped
     assert measured(judged, run)["generative_perplexity"].value == outcome.record["value"]
     assert {one.standing.value for one in of_run(judged, run)} == {"not comparable"}
+
+
+def test_a_sampler_cannot_choose_what_the_judge_reads_or_says(
+    judged: Project, programs: list[list[str]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    secret = tmp_path / "secret"
+    secret.write_text('{"ids": [1], "text": "of the host"}\n')
+    honest = evaluation.supervise
+    shown: list[Path] = []
+
+    def supervise(box: Any, argv: list[str], out: Path, err: Path, poll: Any) -> int:
+        if isinstance(box, Box):
+            shown.extend(m.source for m in box.mounts if m.target.endswith("samples.jsonl"))
+            return honest(box, argv, out, err, poll)
+        status = honest(box, argv, out, err, poll)
+        output = err.parent / "output"  # all that a sampler can write to
+        for name in ("samples.jsonl", "stdout.log"):
+            (output / name).unlink(missing_ok=True)
+            (output / name).symlink_to(secret)
+        (output / "metrics.jsonl").write_text('{"generative_perplexity": 1.5, "made_up": 1}\n')
+        return status
+
+    monkeypatch.setattr(evaluation, "supervise", supervise)
+    made = ready(judged, completed_run(judged), JUDGED, nothing)
+    with pytest.raises(Refused, match="is a symbolic link"):
+        evaluate(made)
+    assert [path.resolve() for path in shown] == [made.plan.run / "samples.jsonl"]
+    assert "of the host" not in shown[0].read_text()
+    for name in ("samples.jsonl", "stdout.log"):
+        (made.plan.run / "output" / name).unlink()
+    record = evaluation._complete(made.plan.run, made.identity)
+    assert record["value"] != 1.5
+    assert "made_up" not in record["metrics"]
+
+
+def test_a_link_in_the_samples_place_is_not_shown_to_the_judge(
+    judged: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def supervise(box: object, argv: list[str], out: Path, err: Path, poll: object) -> int:
+        assert not isinstance(box, Box)
+        out.symlink_to(tmp_path / "secret")
+        return 0
+
+    monkeypatch.setattr(evaluation, "supervise", supervise)
+    (tmp_path / "secret").write_text("x")
+    with pytest.raises(Refused, match="samples.jsonl: cannot be opened as a plain file"):
+        evaluate(ready(judged, completed_run(judged), JUDGED, nothing))
+
+
+def test_what_an_attempt_left_is_gone_before_the_next(
+    judged: Project, programs: list[list[str]]
+) -> None:
+    made = ready(judged, completed_run(judged), JUDGED, nothing)
+    (made.plan.run / "output").mkdir(parents=True)
+    for name in ("samples.jsonl", "samples.jsonl.1", "metrics.jsonl", "output/metrics.jsonl"):
+        (made.plan.run / name).write_text('{"rows": 9}\n')
+    nested(made.plan.run / "output", 1500)
+    outcome = evaluate(made)
+    assert outcome.record["metrics"]["rows"] == 2
+    names = {entry["path"] for entry in outcome.record["files"]}
+    assert not names & {"samples.jsonl.1", "output/metrics.jsonl"}
 
 
 OWN = "own-generative-perplexity"

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from run_folders import SOURCE, completed_run, reading
+from run_folders import SOURCE, completed_run, reading, relist, rewrite
 
-from harness import nix
+from harness import canonical, nix
 from harness.cli.export import command
 from harness.errors import HarnessError, Refused
 from harness.export import crate
@@ -96,6 +96,79 @@ def test_nothing_is_said_of_a_run_that_does_not_hold(project: Project, run: Path
     for export in (statement, lambda p, r: crate.describe(p, r, None)):
         with pytest.raises(Refused, match=r"stdout\.log has other bytes"):
             export(project, run)
+
+
+EXPORTS: dict[str, Callable[[Project, Path], Any]] = {
+    "in-toto": statement,
+    "ro-crate": lambda project, run: crate.describe(project, run, None),
+}
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+@pytest.mark.parametrize(
+    "name", ["config.yaml", "recipe.json", "launch_argv.json", "model.ckpt", "identity.json"]
+)
+def test_a_record_that_does_not_list_what_a_run_has_is_refused(
+    project: Project, run: Path, name: str, export: Callable[[Project, Path], Any]
+) -> None:
+    (run / name).unlink()
+    relist(run)
+    with pytest.raises(Refused, match=f"{name}(: not found| is missing)"):
+        export(project, run)
+
+
+@pytest.mark.parametrize("export", EXPORTS.values(), ids=EXPORTS)
+def test_a_source_that_nobody_knows_is_refused(
+    project: Project, run: Path, export: Callable[[Project, Path], Any]
+) -> None:
+    rewrite(run / "identity.json", lambda i: i["source"].update(name="unknown", commit="0" * 40))
+    sha256 = canonical.digest(json.loads((run / "identity.json").read_text()))
+    rewrite(run / "completed.json", lambda record: record.update(identity_sha256=sha256))
+    relist(run)
+    with pytest.raises(Refused, match="source unknown: no pin; one of"):
+        export(project, run)
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        *("README.md", "readme.MD", "ro-crate-metadata.json", "ro-crate-preview.html"),
+        *("ro-crate-preview_files/x", "README.md/x"),
+    ],
+)
+def test_a_run_cannot_replace_what_a_crate_says(
+    project: Project, run: Path, tmp_path: Path, name: str
+) -> None:
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).write_text("mine")
+    relist(run)
+    with pytest.raises(Refused, match=f"{name}: is named as a file of the crate's own"):
+        crate.write(project, run, tmp_path / "crate", None)
+    assert not (tmp_path / "crate").exists()
+
+
+@pytest.mark.parametrize("target", ["crate", "crate.zip"])
+def test_names_that_mean_something_elsewhere_are_plain_names_in_a_crate(
+    project: Project, run: Path, tmp_path: Path, target: str
+) -> None:
+    names = (
+        *("http:/evil", "%2e%2e%2f%2e%2e%2fup", "..%2F..%2Fup", "a#b?c&d <x>", "#material-0"),
+        *("output/README.md", "output/ro-crate-metadata.json", "file:x", "...", "~"),
+    )
+    for name in names:
+        (run / name).parent.mkdir(exist_ok=True)
+        (run / name).write_text(name)
+    relist(run)
+    before = {path for path in tmp_path.rglob("*") if path.is_relative_to(project.root)}
+    crate.write(project, run, tmp_path / "out" / target, None)
+    made = tmp_path / "out" / target
+    if target.endswith(".zip"):
+        with zipfile.ZipFile(made) as archive:
+            assert {archive.read(name).decode() for name in names} == set(names)
+        return
+    assert {name: (made / name).read_text() for name in names} == {name: name for name in names}
+    assert {path.name for path in (tmp_path / "out").iterdir()} == {target}
+    assert {path for path in tmp_path.rglob("*") if path.is_relative_to(project.root)} == before
 
 
 def test_what_is_no_statement_is_refused() -> None:

@@ -101,6 +101,21 @@ class _Failing:
         raise self.error
 
 
+def test_a_held_folder_stays_the_same_whatever_takes_its_name(tmp_path: Path) -> None:
+    folder, other = tmp_path / "folder", tmp_path / "other"
+    for made in (folder, other):
+        made.mkdir()
+    with files.held(folder) as place:
+        folder.rename(tmp_path / "moved")
+        folder.symlink_to(other)
+        files.publish_bytes(place / "file", b"x")
+        (place / "file").rename(place / "again")
+    assert (tmp_path / "moved" / "again").read_bytes() == b"x"
+    assert list(other.iterdir()) == []
+    with pytest.raises(OSError, match="Not a directory"), files.held(folder):
+        pass
+
+
 def test_a_part_left_by_a_killed_writer_is_overwritten(tmp_path: Path) -> None:
     target = tmp_path / "record.json"
     files.part_of(target).write_bytes(b"half")

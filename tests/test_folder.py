@@ -7,6 +7,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from run_folders import nested
 
 from harness import folder
 from harness.canonical import digest
@@ -187,6 +188,35 @@ def test_a_name_no_record_can_hold_is_no_part_of_a_result(run: Path) -> None:
     Path(os.fsdecode(os.fsencode(run / folder.OUTPUT) + b"/bad\xff")).write_text("x")
     with pytest.raises(Refused, match="has a name that is no UTF-8"):
         folder.inventory(run)
+
+
+def test_an_inventory_of_any_depth_is_taken(run: Path) -> None:
+    """Python's own stack is shallower; folders with nothing in them are removed."""
+    nested(run / folder.OUTPUT, 1500)
+    assert [entry.path for entry in folder.inventory(run)][-1] == "output/checkpoints/last.ckpt"
+    assert not (run / folder.OUTPUT / "d").exists()
+
+
+def test_more_folders_than_a_trainer_leaves_are_refused(
+    run: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(folder, "MAX_ENTRIES", 5)
+    for number in range(6):
+        (run / folder.OUTPUT / str(number)).mkdir()
+    with pytest.raises(Refused, match="comes to over 5 folders"):
+        folder.inventory(run)
+
+
+def test_a_check_finds_what_leads_elsewhere(run: Path) -> None:
+    (run / folder.OUTPUT / "empty").mkdir()
+    folder.check(run)
+    (run / folder.OUTPUT / "link").symlink_to("/nowhere")
+    with pytest.raises(Refused, match=r"output/link: is a symbolic link; move .*output away"):
+        folder.check(run)
+    (run / folder.OUTPUT / "link").unlink()
+    (run / folder.OUTPUT / "second").hardlink_to(run / folder.MODEL)
+    with pytest.raises(Refused, match="is a hard link: another name shares its bytes"):
+        folder.check(run)
 
 
 def test_the_inventory_is_in_path_order_without_the_record(run: Path) -> None:

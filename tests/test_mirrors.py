@@ -80,6 +80,19 @@ def without(clone: Path, commit: str, path: str) -> None:
     (clone / ".git/objects" / blob[:2] / blob[2:]).unlink()
 
 
+@pytest.mark.parametrize("deep", [1, 1500])
+def test_a_tree_deeper_than_any_source_is_refused(clone: Path, deep: int) -> None:
+    blob = git(clone, "hash-object", "-w", "--stdin")
+    git(clone, "update-index", "--add", "--cacheinfo", f"100644,{blob},{'d/' * deep}file")
+    git(clone, "commit", "-qm", "deep")
+    commit = git(clone, "rev-parse", "HEAD")
+    if deep < mirrors.DEEPEST:
+        assert f"{'d/' * deep}file" in {path for path, _, _ in mirrors._files(clone, commit)}
+        return
+    with pytest.raises(Refused, match="folders over 100 deep"):
+        mirrors._absent(clone, commit, "mdlm")
+
+
 def test_mirrors_are_read_from_options(tmp_path: Path) -> None:
     commit = "a" * 40
     found = mirrors.parse(("mdlm=/some/where", f"duo=/a=b@{commit}"))

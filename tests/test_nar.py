@@ -8,7 +8,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from run_folders import nested
 
+from harness import trees
 from harness.errors import Refused
 from harness.nar import nar_sha256
 from harness.sources import store_path
@@ -86,6 +88,15 @@ def test_times_and_excluded_names_do_not_count(tmp_path: Path) -> None:
     os.mkfifo(tree / "pipe")
     with pytest.raises(Refused, match="pipe"):
         nar_sha256(tree)
+
+
+def test_a_tree_deeper_than_the_stack_is_refused(tmp_path: Path) -> None:
+    nested(tmp_path, 1500)
+    try:
+        with pytest.raises(Refused, match="too deep for any source tree"):
+            nar_sha256(tmp_path)
+    finally:
+        trees.remove(tmp_path / "d")
 
 
 def test_the_store_path_of_a_digest() -> None:

@@ -1,7 +1,9 @@
 """Going on with an upstream's interrupted run: from where, what is removed, what is recorded."""
 
 import json
-from collections.abc import Iterable
+import os
+import shutil
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -104,6 +106,89 @@ def test_within_the_first_round_it_is_refused(
     with pytest.raises(Refused, match=r"last.ckpt: is of step 3, within a round of 2, .* move"):
         resume.prepare(tmp_path, ready)
     assert (output / "checkpoints" / "0-3.ckpt").exists()
+
+
+def a_link_to_a_folder(output: Path, victim: Path) -> None:
+    (output / "student_checkpoints").symlink_to(victim)
+
+
+def a_link_in_the_place_of_all(output: Path, victim: Path) -> None:
+    shutil.rmtree(output / "checkpoints")
+    (output / "checkpoints").symlink_to(victim)
+
+
+def a_link_as_the_last_one(output: Path, victim: Path) -> None:
+    (output / "checkpoints/last.ckpt").unlink()
+    (output / "checkpoints/last.ckpt").symlink_to(victim / "last.ckpt")
+
+
+def a_link_as_a_round_s_end(output: Path, victim: Path) -> None:
+    (output / "checkpoints/0-2.ckpt").unlink()
+    (output / "checkpoints/0-2.ckpt").symlink_to(victim / "0-2.ckpt")
+
+
+def a_second_name(output: Path, victim: Path) -> None:
+    (output / "checkpoints/0-3.ckpt").unlink()
+    (output / "checkpoints/0-3.ckpt").hardlink_to(victim / "0-3.ckpt")
+
+
+def a_link_deep_below(output: Path, victim: Path) -> None:
+    (output / "a/b").mkdir(parents=True)
+    (output / "a/b/c").symlink_to(victim)
+
+
+def a_pipe(output: Path, victim: Path) -> None:
+    os.mkfifo(output / "checkpoints/0-9.ckpt")
+
+
+TRAPS = (
+    *(a_link_to_a_folder, a_link_in_the_place_of_all, a_link_as_the_last_one),
+    *(a_link_as_a_round_s_end, a_second_name, a_link_deep_below, a_pipe),
+)
+
+
+@pytest.mark.parametrize("trap", TRAPS, ids=lambda trap: trap.__name__)
+@pytest.mark.parametrize("model", ["mdlm", "mdlm_sdtt"])
+def test_it_goes_on_over_plain_files_alone(
+    project: Project, tmp_path: Path, trap: Callable[[Path, Path], None], model: str
+) -> None:
+    victim = left(tmp_path / "host", "checkpoints/0-2.ckpt", "checkpoints/0-3.ckpt") / "checkpoints"
+    before = {path.name: path.read_bytes() for path in victim.iterdir()}
+    run = tmp_path / "run"
+    trap(left(run, "checkpoints/0-2.ckpt", "checkpoints/0-3.ckpt"), victim)
+    with pytest.raises(
+        Refused, match=r": is (a symbolic link|a hard link|neither).*; move .* away"
+    ):
+        resume.prepare(run, upstream(project, model, steps_per_round=2))
+    assert {path.name: path.read_bytes() for path in victim.iterdir()} == before
+
+
+def test_a_built_in_trainer_goes_on_over_plain_files_alone_too(project: Project) -> None:
+    ready = launch(project)
+    (left(ready.plan.run, "checkpoints/0-3.ckpt") / "link").symlink_to("/")
+    with pytest.raises(Refused, match="output/link: is a symbolic link"):
+        resume.prepare(ready.plan.run, ready)
+
+
+def test_a_link_put_there_meanwhile_is_not_followed(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Another node's trainer may run while the first node prepares."""
+    victim = left(tmp_path / "host", "checkpoints/0-2.ckpt", "checkpoints/0-3.ckpt") / "checkpoints"
+    before = {path.name: path.read_bytes() for path in victim.iterdir()}
+    output = left(tmp_path / "run", "checkpoints/0-2.ckpt", "checkpoints/0-3.ckpt")
+    read = resume._step
+
+    def step(launch: Any, file: Path) -> int:
+        found = read(launch, file)
+        if file.name == "0-2.ckpt":
+            a_link_in_the_place_of_all(output, victim)
+        return found
+
+    monkeypatch.setattr(resume, "_step", step)
+    with pytest.raises(OSError, match="Not a directory|Too many levels"):
+        resume.prepare(tmp_path / "run", upstream(project, "mdlm_sdtt", steps_per_round=2))
+    assert {path.name: path.read_bytes() for path in victim.iterdir()} == before
 
 
 @pytest.mark.parametrize(

@@ -3,10 +3,11 @@
 import json
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, reading
+from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, nested, reading
 
 from harness import launch, sampling
 from harness.cli.main import group
@@ -95,7 +96,12 @@ def test_what_a_terminal_could_act_on_is_escaped(
 
 
 @pytest.mark.parametrize(
-    "line", ["", "{", "[]", '{"ids": 1, "text": ""}', '{"text": "x"}', "[" * 9999]
+    "line",
+    [
+        *("", "{", "[]", '{"ids": 1, "text": ""}', '{"text": "x"}', "[" * 9999),
+        *('{"ids": [Infinity], "text": "x"}', '{"ids": [NaN], "text": "x"}'),
+        *('{"ids": [true], "text": "x"}', '{"ids": "12", "text": "x"}', '{"ids": [1], "text": 2}'),
+    ],
 )
 def test_a_line_that_is_no_row_is_named(
     project: Project, run: Path, sampler: Callable[..., list[list[str]]], line: str
@@ -111,6 +117,37 @@ def test_a_sampler_that_fails_says_why(
     sampler([], status=9)
     with pytest.raises(HarnessError, match="status 9: why it failed"):
         list(sample(project, run, DRAW, nothing))
+
+
+def test_what_a_sampler_leaves_is_removed_and_no_link_followed(
+    project: Project,
+    run: Path,
+    sampler: Callable[..., list[list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+) -> None:
+    sampler([])
+    honest, places = sampling.supervise, []
+    (tmp_path / "host").mkdir()
+    (tmp_path / "host" / "file").write_text("precious")
+
+    def supervise(box: Any, argv: list[str], out: Path, err: Path, poll: Any) -> int:
+        places.append(out.parent)
+        (out.parent / "output" / "link").symlink_to(tmp_path / "host")
+        nested(out.parent / "output", 3000)
+        return honest(box, argv, out, err, poll)
+
+    monkeypatch.setattr(sampling, "supervise", supervise)
+    assert list(sample(project, run, DRAW, nothing)) == []
+    assert not places[0].exists()
+    assert (tmp_path / "host" / "file").read_text() == "precious"
+
+
+def test_rows_are_not_read_through_a_link(tmp_path: Path) -> None:
+    (tmp_path / "secret").write_text('{"ids": [1], "text": "x"}\n')
+    (tmp_path / "stdout.log").symlink_to("secret")
+    with pytest.raises(Refused, match="cannot be opened as a plain file"):
+        list(sampling.rows(tmp_path / "stdout.log"))
 
 
 def test_only_whole_runs_are_sampled(project: Project, run: Path) -> None:

@@ -26,17 +26,17 @@ def runs_below(root: Path) -> list[Path]:
     return found
 
 
-def _runs(folder: Path) -> Iterator[Path]:
-    if holds_run(folder):
-        yield folder
-        return
-    with os.scandir(folder) as entries:
-        below = [Path(entry.path) for entry in entries if entry.is_dir()]
-    for path in below:
-        if not path.is_symlink():
-            yield from _runs(path)
-        elif holds_run(path):
-            yield path  # the audit says that it is a link
+def _runs(root: Path) -> Iterator[Path]:
+    waiting = [root]
+    while waiting:
+        folder = waiting.pop()
+        if holds_run(folder):
+            yield folder
+            continue
+        with os.scandir(folder) as entries:
+            below = [Path(entry.path) for entry in entries if entry.is_dir()]
+        # Of a link that is a run, the audit says that it is a link.
+        waiting += [path for path in below if not path.is_symlink() or holds_run(path)]
 
 
 def audit_all(machine: Machine, runs: list[Path], told: Callable[[Audit], None]) -> list[Audit]:

@@ -31,6 +31,7 @@ MEDIA = {
     ".md": "text/markdown",
 }
 README = "README.md"
+_OWN = "ro-crate-"  # how the names begin that the format gives a meaning at the top of a crate
 LANGUAGE = {
     "name": "diffusion-harness recipe",
     "alternateName": "recipe",
@@ -43,7 +44,8 @@ UNSTATED = "not stated by whoever exported it"
 def write(project: Project, run: Path, target: Path, license_: str | None) -> None:
     """Write the crate of a completed run to `target`: a folder, or one file where it ends .zip.
 
-    Raises Refused where the run is not complete and whole, or `target` is there already.
+    Raises Refused where the run is not complete and whole, has a file of a crate's own name, or
+    `target` is there already.
     """
     if target.exists() or target.is_symlink():
         raise Refused(f"{target}: is there already; choose another place")
@@ -62,6 +64,7 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
     from rocrate.rocrate import ROCrate
 
     identity, completed, provenance = records(run)
+    _check_names(run, completed)
     recipe = identity["recipe"]
     crate = ROCrate(version="1.1")
     crate.name = f"{recipe['model']} on {recipe['dataset']}, {recipe['profile']}: {run.name}"
@@ -133,6 +136,14 @@ def describe(project: Project, run: Path, license_: str | None) -> "ROCrate":
     action["result"] = [*results, completion]
     crate.root_dataset["mentions"] = action
     return crate
+
+
+def _check_names(run: Path, completed: dict[str, Any]) -> None:
+    """Raises Refused where a file of the run would take the place of the crate's own."""
+    for entry in completed["files"]:
+        first = Path(entry["path"]).parts[0].casefold()  # some file systems know one case only
+        if first == README.casefold() or first.startswith(_OWN):
+            raise Refused(f"{run / entry['path']}: is named as a file of the crate's own")
 
 
 def _time(text: str) -> str:

@@ -22,6 +22,8 @@ from harness.schemas import read_record
 PREDICATE = "https://slsa.dev/provenance/v1"
 PAYLOAD_TYPE = "application/vnd.in-toto+json"
 _NAME = "urn:diffusion-harness"
+# What a completed run always has; a record made up need not list them.
+_NEEDED = (folder.RECIPE, folder.ARGV, folder.CONFIG, folder.MODEL)
 
 Descriptor = dict[str, Any]
 
@@ -52,6 +54,9 @@ def records(run: Path) -> tuple[dict[str, Any], dict[str, Any], dict[str, Any]]:
     faults = folder.altered(run, completed)
     if completed["identity_sha256"] != digest(identity):
         faults.append(f"{folder.IDENTITY} is another launch's")
+    files: Any = completed["files"]
+    listed = {entry["path"] for entry in files}
+    faults += [f"{name} is missing" for name in _NEEDED if name not in listed]
     if faults:
         raise Refused(f"{run}: {faults[0]}; 'harness audit' tells all of it")
     return identity, completed, provenance
@@ -147,7 +152,7 @@ def _source(project: Project, source: dict[str, Any]) -> Descriptor:
     found: Descriptor = {"digest": _nar(source["tree"])}
     if source["commit"] is not None:
         found["digest"]["gitCommit"] = source["commit"]
-        url = sources.pins(project)[source["name"]].url
+        url = sources.pin(project, source["name"]).url
         found["uri"] = f"git+{url}@{source['commit']}"
     return found
 

@@ -100,7 +100,7 @@ def test_what_it_writes_is_judged_by_a_pinned_model(
 
 def samples(found: dict[str, Any]) -> Path:
     """Where an evaluation's samples lie."""
-    return Path(found["folder"], "output", "samples.jsonl")
+    return Path(found["folder"], "samples.jsonl")
 
 
 def test_whatever_is_done_to_it_is_named(

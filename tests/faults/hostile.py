@@ -23,6 +23,14 @@ def finish():
         METRICS.write_text('{"step": 500, "loss": 5}\n')
 
 
+def folders(hundreds):
+    """Make so many hundreds of empty folders."""
+    for number in range(hundreds):
+        (OUTPUT / f"d{number}").mkdir()
+        for inner in range(100):
+            (OUTPUT / f"d{number}/{inner}").mkdir()
+
+
 def link_as_checkpoint():
     LAST.parent.mkdir()
     LAST.symlink_to(SECRET)
@@ -86,10 +94,12 @@ def many_files():
 
 
 def many_folders():
-    for number in range(FAULT["entries"] // 100):
-        (OUTPUT / f"d{number}").mkdir()
-        for inner in range(100):
-            (OUTPUT / f"d{number}/{inner}").mkdir()
+    folders(FAULT["entries"] // 200)
+    finish()
+
+
+def too_many_folders():
+    folders(FAULT["entries"] // 100)
     finish()
 
 
@@ -234,6 +244,48 @@ def forged_records():
 
 def nothing():
     return
+
+
+def interrupted():
+    """End as one that was stopped within a round, its checkpoints at hand."""
+    LAST.parent.mkdir(exist_ok=True)
+    for name, step in (("0-300.ckpt", 300), ("0-500.ckpt", 500), ("last.ckpt", 500)):
+        if not os.path.lexists(LAST.with_name(name)):
+            LAST.with_name(name).write_bytes((DATA / f"{step}.ckpt").read_bytes())
+    sys.exit(143)
+
+
+def resumed_over_a_linked_folder():
+    (OUTPUT / "student_checkpoints").symlink_to(FAULT["victim"])
+    interrupted()
+
+
+def resumed_over_all_linked():
+    LAST.parent.symlink_to(FAULT["victim"])
+    sys.exit(143)
+
+
+def resumed_over_a_linked_file():
+    LAST.parent.mkdir()
+    LAST.with_name("0-300.ckpt").symlink_to(FAULT["victim"] + "/0-300.ckpt")
+    interrupted()
+
+
+def resumed_over_a_second_name():
+    LAST.parent.mkdir()
+    LAST.write_bytes((DATA / "500.ckpt").read_bytes())
+    os.link(LAST, OUTPUT / "second")
+    interrupted()
+
+
+def resumed_over_a_pipe():
+    LAST.parent.mkdir()
+    os.mkfifo(LAST.with_name("0-300.ckpt"))
+    interrupted()
+
+
+def resumed_over_plain_files():
+    interrupted()
 
 
 globals()[FAULT["attempt"]]()

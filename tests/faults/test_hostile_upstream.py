@@ -8,6 +8,7 @@ import re
 import subprocess
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from checkpoint_files import View, call, pickled, write, zipped
 from faults.stage import Ended, Stage
 
 from harness import complete, folder, logs
+from harness.files import read_json
 from harness.launch import Launch
 
 pytestmark = pytest.mark.e2e
@@ -35,6 +37,7 @@ ATTEMPTS: dict[str, str] = {
     "folder_as_checkpoint": "last.ckpt: not a regular file",
     "many_files": "comes to over 5000 files and folders",
     "many_folders": WHOLE,  # empty ones are no part of a result
+    "too_many_folders": "comes to over 5000 folders",
     "deep_tree": "is a folder that cannot be read",
     "wild_name": WHOLE,
     "name_of_no_text": "has a name that is no UTF-8",
@@ -58,6 +61,16 @@ ATTEMPTS: dict[str, str] = {
     "forged_records": "left no checkpoints/last.ckpt",
     "nothing": "left no checkpoints/last.ckpt",
 }
+# What a launch that goes on over what an attempt left comes to: it looks before it touches.
+RESUMED: dict[str, str] = {
+    "resumed_over_a_linked_folder": "student_checkpoints: is a symbolic link",
+    "resumed_over_all_linked": "checkpoints: is a symbolic link",
+    "resumed_over_a_linked_file": "0-300.ckpt: is a symbolic link",
+    "resumed_over_a_second_name": "is a hard link",
+    "resumed_over_a_pipe": "0-300.ckpt: is neither a plain file nor a folder",
+    "resumed_over_plain_files": "interrupted; the same command goes on",
+}
+HELPERS = {"finish", "folders", "interrupted"}
 SECRET = "the-host's-secret-0451"
 # Bounds of the harness's own, lowered so that a test soon comes to them.
 ENTRIES, ROWS = 5000, 50_000
@@ -89,16 +102,20 @@ def launch(
     root = stage.root(request.node.callspec.params["attempt"])
     secret = root / "secret"
     secret.write_text(SECRET)
-    attempt = root.name
-    yield stage.launch(root, attempt=attempt, secret=str(secret), entries=ENTRIES, rows=ROWS)
+    victim = root / "victim"
+    victim.mkdir()
+    for name, step in (("0-300.ckpt", 300), ("0-500.ckpt", 500), ("last.ckpt", 500)):
+        (victim / name).write_bytes((stage.checkpoints / f"{step}.ckpt").read_bytes())
+    paths = {"secret": str(secret), "victim": str(victim)}
+    yield stage.launch(root, attempt=root.name, **paths, entries=ENTRIES, rows=ROWS)
     # What an attempt leaves may be deeper than Python's own removal, pytest's too, can follow.
     subprocess.run(["rm", "-rf", root], check=True)
 
 
 def test_every_attempt_is_tried() -> None:
     text = Path(__file__).with_name("hostile.py").read_text()
-    written = set(re.findall(r"^def (\w+)", text, re.MULTILINE)) - {"finish"}
-    assert written == set(ATTEMPTS)
+    written = set(re.findall(r"^def (\w+)", text, re.MULTILINE)) - HELPERS
+    assert written == {*ATTEMPTS, *RESUMED}
 
 
 @pytest.mark.parametrize("attempt", ATTEMPTS)
@@ -119,6 +136,39 @@ def test_a_launch_of_it_ends_well_or_is_refused(stage: Stage, launch: Launch, at
     assert _harmless(again)
     assert (again.status == 0) is whole
     assert not (stage.work / "marker").exists()
+
+
+@pytest.mark.parametrize("attempt", RESUMED)
+def test_a_launch_that_goes_on_over_it_touches_nothing_else(
+    stage: Stage, launch: Launch, attempt: str
+) -> None:
+    root = launch.project.root
+    before = _contents(root / "victim")
+    launch = _in_rounds(launch)
+    first, again = stage.train(launch), stage.train(launch)
+    for ended in (first, again):
+        assert _harmless(ended)
+        assert ended.status != 0
+    assert "interrupted; the same command goes on" in first.said
+    assert RESUMED[attempt] in again.said
+    assert _contents(root / "victim") == before
+    _bounded(launch.plan.run)
+    record = read_json(launch.plan.run / folder.PROVENANCE)
+    assert isinstance(record, dict)
+    at = [attempt.get("resumed_at") for attempt in record["attempts"]]
+    assert at == ([None, 300] if attempt == "resumed_over_plain_files" else [None])
+
+
+def _in_rounds(launch: Launch) -> Launch:
+    """The same launch, of a trainer that goes on at a round's end only, as upstreams' do."""
+    recipe = launch.plan.recipe
+    fields = {**recipe.fields, "steps_per_round": 300}
+    recipe = replace(recipe, source="mdlm", fields=fields)
+    return replace(launch, plan=replace(launch.plan, recipe=recipe))
+
+
+def _contents(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
 def _harmless(ended: Ended) -> bool:

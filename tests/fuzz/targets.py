@@ -5,12 +5,16 @@ HarnessError, which is shown as one line (an OSError too); anything else is a fa
 """
 
 import json
+import os
 import shutil
 import tempfile
+import traceback
 from collections.abc import Callable
-from dataclasses import dataclass
+from contextlib import redirect_stdout, suppress
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -28,7 +32,9 @@ from harness import (
     matrix,
     papers,
     records,
+    resume,
     run,
+    sampling,
     sources,
 )
 from harness.audit import audit
@@ -37,8 +43,10 @@ from harness.checkpoint import CheckpointReport
 from harness.cli.main import group
 from harness.data import arrow, downloads, manifest, pins
 from harness.errors import HarnessError
+from harness.export import crate
 from harness.export.statement import parsed
 from harness.files import json_bytes, read_json
+from harness.identity import Identity
 from harness.inside.checkpoint import canonical, report
 from harness.inside.formats import load
 from harness.inside.refusal import Refusal
@@ -50,6 +58,7 @@ from harness.recipes import load as load_recipes
 from harness.schemas import validate
 from harness.slurm import commands
 from harness.slurm.meeting import Place, join_meeting, open_meeting
+from harness.text import printable
 
 SOURCE = Path(__file__).parents[2]
 SAMPLES = SOURCE / "tests/data/samples"
@@ -58,12 +67,16 @@ EXPECTED = (HarnessError, OSError, Refusal)
 
 @dataclass(frozen=True)
 class Target:
-    """A parser: the files it takes, whether they are JSON, and how to have it read other bytes."""
+    """A parser: files to begin with, whether they are JSON, and how to have it read other bytes.
+
+    It takes those files, unless they are ones that it is to have `refused`.
+    """
 
     name: str
     seeds: Callable[[], list[bytes]]
     read: Callable[[bytes, Path], object]
     json: bool = True
+    refused: bool = False
 
     def try_(self, data: bytes, scratch: Path) -> str | None:
         """Read `data`; what the parser refuses it with, None where it takes it.
@@ -248,6 +261,7 @@ def _commands(spoilt: Path, scratch: Path) -> list[list[str]]:
         ["audit", str(spoilt), "--paper"],
         ["diff", str(spoilt), other],
         ["export", str(spoilt), "-o", f"{target}.json"],
+        ["export", str(spoilt), "--format", "ro-crate", "-o", target],
         ["report", str(spoilt), "--format", "md"],
         ["report", str(spoilt), "--format", "html"],
         ["status"],
@@ -323,6 +337,181 @@ def _words(data: bytes, scratch: Path) -> None:
             assert str(error)
 
 
+def _samples(data: bytes, scratch: Path) -> None:
+    """A sampler prints the bytes, and the judge's own code reads them; its model is set aside."""
+    target = scratch / "evaluated"
+    shutil.rmtree(target, ignore_errors=True)
+    (target / folder.OUTPUT).mkdir(parents=True)
+    asked = {"metric": "m", "measure": "generative_perplexity", "judge": {}}
+
+    def supervise(box: object, argv: list[str], out: Path, err: Path, poll: object) -> int:
+        if out.name != evaluation.SAMPLES:
+            return _judged(target / evaluation.SAMPLES, out, err)
+        out.write_bytes(data)
+        return 0
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(evaluation, "supervise", supervise)
+        status = evaluation._measure(_JUDGING, target)
+    if status:
+        raise HarnessError(run.last_line(target / folder.STDERR))
+    evaluation._complete(target, Identity({"evaluation": asked}, "0" * 64))
+    evaluation.printed(target / evaluation.SAMPLES, "Generative perplexity", "m")
+
+
+def _judged(samples: Path, out: Path, err: Path) -> int:
+    """The judge's program as in its sandbox: what it raises is its own, and told in its log."""
+    from harness.judge import __main__ as program
+
+    texts = SimpleNamespace(
+        encode=lambda text: SimpleNamespace(ids=list(text.encode())),
+        no_padding=lambda: None,
+        no_truncation=lambda: None,
+    )
+    with pytest.MonkeyPatch.context() as patch, out.open("w") as told, redirect_stdout(told):
+        patch.setattr(program, "GPT2", lambda snapshot: None)
+        patch.setattr(program, "generative_perplexity", lambda model, rows: (2.5, len(rows)))
+        patch.setattr(program, "Tokenizer", SimpleNamespace(from_file=lambda path: texts))
+        try:
+            program.main(samples.parent, samples, 8)
+        except Exception:
+            err.write_text(traceback.format_exc(), errors="replace")
+            return 1
+    return 0
+
+
+_JUDGING: Any = SimpleNamespace(
+    judge=SimpleNamespace(argv=lambda length: [], box=lambda samples, limits: None),
+    plan=SimpleNamespace(argv=(), recipe=SimpleNamespace(number=lambda name: 8)),
+    project=SimpleNamespace(limits=None),
+    box=lambda: None,
+)
+
+
+def _rows(scratch: Path) -> None:
+    for row in sampling.rows(scratch / "stdout.log"):
+        json.dumps({"ids": row.ids, "text": row.text}).encode()
+        printable(row.text).encode()
+
+
+def _filled(data: bytes, output: Path, host: Path) -> None:
+    """Fill a folder with the entries that a JSON list names: [kind, path, content]."""
+    found: Any = read_json_bytes(data, output.parent)
+    for kind, name, content in found if isinstance(found, list) else ():
+        path = Path(os.path.normpath(output / str(name).strip("/")))
+        if not path.is_relative_to(output) or path == output:
+            continue
+        path.parent.mkdir(parents=True, exist_ok=True)
+        match kind:
+            case "link":
+                path.symlink_to(host / str(content).strip("/"))
+            case "second":
+                path.hardlink_to(host / "checkpoints/0-2.ckpt")
+            case "gone":
+                path.unlink()
+            case "pipe":
+                os.mkfifo(path)
+            case "folder":
+                path.mkdir()
+            case "checkpoint":
+                step = content if isinstance(content, int) else None
+                write(path, {"global_step": step, "state_dict": {}}, {})
+            case _:
+                path.write_text(str(content))
+
+
+def read_json_bytes(data: bytes, folder: Path) -> object:
+    """The JSON value in `data`, none of which anybody but this module wrote or changed."""
+    (folder / "entries").write_bytes(data)
+    try:
+        return read_json(folder / "entries")
+    finally:
+        (folder / "entries").unlink()
+
+
+def _resumed(data: bytes, scratch: Path) -> None:
+    """A launch goes on over an output of such entries; what lies beside it stays as it is."""
+    place = scratch / "resumed"
+    shutil.rmtree(place, ignore_errors=True)
+    host, output = place / "host", place / "run" / folder.OUTPUT
+    for made in (host / "checkpoints", output):
+        made.mkdir(parents=True)
+    for step in (2, 3, 4):
+        file = host / "checkpoints" / f"0-{step}.ckpt"
+        write(file, {"global_step": step, "state_dict": {}}, {})
+    before = {path: path.read_bytes() for path in host.rglob("*") if path.is_file()}
+    with suppress(ValueError, TypeError, OSError, HarnessError):  # no entries, or two in one place
+        _filled(data, output, host)
+    try:
+        with pytest.MonkeyPatch.context() as patch:
+            patch.setattr("harness.checkpoint._ask", run_folders.read_here)
+            resume.prepare(place / "run", _in_rounds())
+    finally:
+        assert before == {path: path.read_bytes() for path in host.rglob("*") if path.is_file()}
+
+
+@cache
+def _in_rounds() -> Any:
+    """What of a launch decides where it goes on: an upstream's, with rounds of two steps."""
+    recipe = load_recipes(SOURCE).recipe("mdlm_sdtt", "lm1b")
+    recipe = replace(recipe, fields={**recipe.fields, "steps_per_round": 2})
+    planned = SimpleNamespace(recipe=recipe, choices=Choices("mdlm_sdtt", "lm1b"))
+    project = Project(SOURCE, SOURCE)
+    here = run_folders.environment(project)
+    return SimpleNamespace(project=project, environment=here, plan=planned)
+
+
+def _named(data: bytes, scratch: Path) -> None:
+    """A run has files of such names; its crate has them too, and nothing is written beside it."""
+    root, out = scratch / "named", scratch / "crates"
+    for made in (root, out):
+        shutil.rmtree(made, ignore_errors=True)
+        made.mkdir()
+    run_ = root / "runs" / _whole_run().name
+    shutil.copytree(_whole_run(), run_)
+    with suppress(ValueError, TypeError, OSError, HarnessError):
+        _filled(data, run_, root)
+    run_folders.relist(run_)
+    crate.write(Project(SOURCE, root), run_, out / "crate", None)
+    assert [path.name for path in out.iterdir()] == ["crate"]
+    for name in folder.scan(run_)[0]:
+        if name != folder.LOCK:
+            assert (out / "crate" / name).read_bytes() == (run_ / name).read_bytes()
+
+
+def _entries(*entries: tuple[str, str, object]) -> list[bytes]:
+    return [json.dumps(entries).encode()]
+
+
+def _trapped() -> list[bytes]:
+    """What a trainer leaves, each time with a trap in the place of some of it."""
+    places = ("student_checkpoints", "checkpoints", *(name for _, name, _ in _LEFT))
+    traps = [(k, name, "checkpoints") for k in ("link", "second", "pipe") for name in places]
+    return [
+        seed
+        for trap in traps
+        for seed in _entries(trap, *(e for e in _LEFT if not f"{e[1]}/".startswith(f"{trap[1]}/")))
+    ]
+
+
+def _unfit() -> list[bytes]:
+    """A run without a file that every run has, and one with a file named as the crate's own."""
+    needed = (folder.RECIPE, folder.ARGV, folder.CONFIG, folder.MODEL, folder.IDENTITY)
+    changes = [
+        *(("gone", name, "") for name in needed),
+        *(("file", name, "x") for name in ("README.md", "ro-crate-metadata.json")),
+    ]
+    return [seed for change in changes for seed in _entries(change)]
+
+
+_LEFT = (
+    ("checkpoint", "checkpoints/0-2.ckpt", 2),
+    ("checkpoint", "checkpoints/0-3.ckpt", 3),
+    ("checkpoint", "checkpoints/last.ckpt", 3),
+    ("checkpoint", "student_checkpoints/4.ckpt", 4),
+)
+
+
 def _requests(scratch: Path) -> None:
     lock.read_request(scratch / "x.in")
 
@@ -357,13 +546,25 @@ TARGETS = {
             "teacher",
             lambda: [b'{"schema_version": 1}'],
             _placed("provenance.json", lambda s: adaptation.existing(s)),
+            refused=True,
         ),
         Target(
             "evaluation",
             lambda: [b'{"schema_version": 1}'],
             _placed(folder.COMPLETED, lambda s: evaluation.completed(s)),
+            refused=True,
         ),
         Target("statement", _statement_seeds, lambda data, _: parsed(data, "statement")),
+        Target(
+            "rows",
+            lambda: [b'{"ids": [1, 2], "text": "one two"}\n'],
+            _placed("stdout.log", _rows),
+        ),
+        Target("samples", lambda: [b'{"ids": [1, 2], "text": "one two"}'], _samples),
+        Target("output", lambda: _entries(*_LEFT, ("folder", "d", "")), _resumed),
+        Target("traps", _trapped, _resumed, refused=True),
+        Target("no crate", _unfit, _named, refused=True),
+        Target("names", lambda: _entries(("file", "output/x y", "z"), ("file", "a#b", "")), _named),
         Target(
             "metrics", lambda: [b'{"step": 1, "loss": 2.5}\n'], _placed("metrics.jsonl", _metrics)
         ),
