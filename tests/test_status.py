@@ -160,3 +160,10 @@ def test_a_link_in_the_place_of_a_run_is_not_followed(project: Project, tmp_path
 def test_every_status_is_json(project: Project, run: Path) -> None:
     submitted(project, run)
     json.dumps([one.record() for one in statuses(project)], allow_nan=False)
+
+
+def test_a_time_that_is_none_is_unreadable(project: Project, run: Path) -> None:
+    bad = record(run)
+    bad["attempts"][-1]["started"] = "2026-99-99T00:00:00Z"
+    (run / folder.PROVENANCE).write_text(json.dumps(bad))
+    assert only(project).state == "unreadable"
