@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from harness.data.progress import Progress
+from harness.text import printable
 
 SHOWN = 8  # stages at once: a dataset can have hundreds of files
 
@@ -24,21 +25,25 @@ def bars(unit: str = "") -> Iterator[Progress]:
     console = Console(stderr=True)
     amount = DownloadColumn() if unit == "bytes" else MofNCompleteColumn()
     columns = (
-        TextColumn("{task.description}"),
+        TextColumn("{task.description}", markup=False),
         BarColumn(),
         amount,
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=console, disable=not console.is_terminal) as shown:
-        tasks = {}
+        tasks, said = {}, ""
 
         def report(what: str, done: int, total: int) -> None:
+            nonlocal said
+            what = printable(what)
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total)
                 for old in list(tasks.values())[:-SHOWN]:
                     shown.update(old, visible=False)
             shown.update(tasks[what], completed=done)
-            if not console.is_terminal and done >= total:
-                console.print(what if total == 1 else f"{what}: {done}", highlight=False)
+            told = what if total == 1 else f"{what}: {done}"
+            if not console.is_terminal and done >= total and told != said:
+                console.print(told, highlight=False, markup=False)
+                said = told
 
         yield report

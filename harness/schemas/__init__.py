@@ -1,6 +1,8 @@
 """JSON Schemas of every file the harness reads, and the check against them."""
 
 import json
+import re
+from collections.abc import Iterator
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
@@ -11,10 +13,24 @@ from harness.files import read_json
 
 @cache
 def _validator(name: str):  # type: ignore[no-untyped-def]  # noqa: ANN202
-    import jsonschema
+    from jsonschema import Draft202012Validator
+    from jsonschema.validators import extend
 
     schema = json.loads((files(__name__) / f"{name}.schema.json").read_text())
-    return jsonschema.Draft202012Validator(schema)
+    return extend(Draft202012Validator, {"pattern": _pattern})(schema)  # type: ignore[no-untyped-call]
+
+
+@cache
+def _compiled(pattern: str) -> re.Pattern[str]:
+    return re.compile(re.sub(r"(?<!\\)\$", r"\\Z", pattern))
+
+
+def _pattern(_: object, pattern: str, text: object, __: object) -> Iterator[Exception]:
+    """As JSON Schema has it: `$` is the very end, not before a line's end as in Python."""
+    from jsonschema import ValidationError
+
+    if isinstance(text, str) and not _compiled(pattern).search(text):
+        yield ValidationError(f"{text[:100]!r} does not match {pattern!r}")
 
 
 def validate(value: object, name: str, where: str) -> None:
