@@ -87,3 +87,27 @@ def test_a_log_has_a_line_a_stage(capfd: pytest.CaptureFixture[str]) -> None:
             report("a train documents", done, 7)
         report("a corpus", 1, 1)
     assert capfd.readouterr().err == "a train documents: 7\na corpus\n"
+
+
+def test_a_stage_that_ends_twice_has_one_line(capfd: pytest.CaptureFixture[str]) -> None:
+    with bars("bytes") as report:
+        for done in (3, 7, 7):
+            report("a file", done, 7)
+        for _ in range(2):
+            report("an empty file", 0, 0)
+    assert capfd.readouterr().err == "a file: 7\nan empty file: 0\n"
+
+
+@pytest.mark.parametrize("terminal", [False, True])
+def test_names_are_no_markup_and_act_on_no_terminal(
+    capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, terminal: bool
+) -> None:
+    if terminal:
+        monkeypatch.setenv("FORCE_COLOR", "1")
+    with bars() as report:
+        report("x[/b].txt", 1, 1)
+        report("y[red]\x1b]0;z\x07", 1, 1)
+    said = capfd.readouterr().err
+    assert "x[/b].txt" in said
+    assert "y[red]" in said
+    assert "\x1b]0;" not in said

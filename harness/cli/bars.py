@@ -31,17 +31,19 @@ def bars(unit: str = "") -> Iterator[Progress]:
         TimeRemainingColumn(),
     )
     with Bars(*columns, console=console, disable=not console.is_terminal) as shown:
-        tasks = {}
+        tasks, said = {}, ""
 
         def report(what: str, done: int, total: int) -> None:
+            nonlocal said
             what = printable(what)
             if what not in tasks:
                 tasks[what] = shown.add_task(what, total=total)
                 for old in list(tasks.values())[:-SHOWN]:
                     shown.update(old, visible=False)
             shown.update(tasks[what], completed=done)
-            if not console.is_terminal and done >= total:
-                told = what if total == 1 else f"{what}: {done}"
+            told = what if total == 1 else f"{what}: {done}"
+            if not console.is_terminal and done >= total and told != said:
                 console.print(told, highlight=False, markup=False)
+                said = told
 
         yield report

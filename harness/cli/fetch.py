@@ -7,6 +7,7 @@ import click
 from harness.cli.bars import bars
 from harness.cli.choices import mirror_option
 from harness.cli.distrust import full_option
+from harness.errors import Refused
 from harness.project import Project
 from harness.sources import Mirror, look, pin, pins
 from harness.text import printable
@@ -34,10 +35,20 @@ def command(
     for name in mirrors:
         pin(project, name)  # refused where there is no such upstream
     upstreams = [name for name in names if name in pins(project)]
+    if upstreams:
+        _check_only_upstreams(project, upstreams)
     for name in upstreams:
         _upstream(project, name, mirrors, dry_run)
     if others := tuple(name for name in names if name not in upstreams):
         _from_hub(project, others, dry_run, allow_low_disk)
+
+
+def _check_only_upstreams(project: Project, names: list[str]) -> None:
+    """Refuse a name that `pins.json` has too: which is meant could only be guessed."""
+    from harness.data import pins as data_pins
+
+    for name in sorted(data_pins.load(project.source).names.intersection(names)):
+        raise Refused(f"{name}: names an upstream and a pin; rename it in pins.json")
 
 
 def _upstream(project: Project, name: str, mirrors: dict[str, Mirror], dry_run: bool) -> None:
@@ -64,6 +75,7 @@ def _from_hub(
     parts = fetch.wanted(known, names)
     hub = Hub(os.environ.get("HF_ENDPOINT"), os.environ.get("HF_TOKEN"))
     files = [target for part in parts for target in fetch.targets(hub, part)]
+    fetch.check_listed(places, files)
     left = fetch.remaining(places, files)
     if dry_run:
         for target in files:
@@ -71,8 +83,7 @@ def _from_hub(
             click.echo(printable(told))
         click.echo(f"{len(files)} files, {left} bytes to fetch")
         return
-    asked = [known.datasets[name].required_free for name in names if name in known.datasets]
-    required = max([left, *asked]) if left else 0
+    required = fetch.required(places, known, files)
     disk = fetch.check_disk(places, required, override=allow_low_disk)
     with only_one(places.lock("fetch"), "fetching"):
         with bars("bytes") as progress:

@@ -9,6 +9,7 @@ from harness.cli.bars import bars
 from harness.cli.paths import RUN
 from harness.errors import Refused
 from harness.project import Project
+from harness.sources import pins as upstreams
 
 
 @click.command()
@@ -40,10 +41,14 @@ def command(
     path = (source or Path()).resolve() / "pins.json"
     if not path.is_file():
         raise Refused(f"{path}: not there; run this in a checkout of the harness, or give --source")
+    name = key or repo.rpartition("/")[2]
+    if name in upstreams(project):
+        raise Refused(f"pin {name}: is an upstream's name, which 'fetch' takes; choose a --key")
+    if key:
+        pinning.check_key(key)
     places = Places.of(project)
     hub = Hub(os.environ.get("HF_ENDPOINT"), os.environ.get("HF_TOKEN"))
     chosen = pinning.resolve(hub, "model" if kind == "model" else "dataset", repo, revision)
-    name = key or repo.rpartition("/")[2]
     with only_one(places.lock("fetch"), "fetching"), bars() as progress:
         entry = pinning.pin(hub, places, chosen, progress)
         new = pinning.add(path, name, chosen, entry)

@@ -1,6 +1,7 @@
 """Fetching pinned repositories into the Hub cache, checked against the Hub's digests and ours."""
 
 import fnmatch
+import glob
 import shutil
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from pathlib import Path
 from harness.data import downloads
 from harness.data.digests import Digests
 from harness.data.downloads import Disk, Downloads, Fetched, FetchedDataset, FetchedFile
-from harness.data.hub import Entry, Hub, Repository
+from harness.data.hub import Entry, Hub, Repository, link
 from harness.data.locking import turn
 from harness.data.pins import Dataset, Model, Pins, document_range
 from harness.data.places import Places, hub_folder
@@ -59,7 +60,12 @@ def of_model(model: Model, *, weights: bool) -> Wanted:
     if model.kind != "hub":
         raise Refused(f"model {model.key}: embedded; nothing to fetch, prepare makes it")
     files = {**model.files, **(model.weights if weights else {})}
-    return Wanted(model.key, Repository("model", model.repo, model.revision), tuple(files), files)
+    return _exactly(model.key, Repository("model", model.repo, model.revision), files)
+
+
+def _exactly(key: str, repository: Repository, files: Mapping[str, str | None]) -> Wanted:
+    """The files of these very names: `a[1].txt` is no pattern here."""
+    return Wanted(key, repository, tuple(map(glob.escape, files)), files)
 
 
 def wanted(pins: Pins, keys: Iterable[str]) -> list[Wanted]:
@@ -73,7 +79,7 @@ def wanted(pins: Pins, keys: Iterable[str]) -> list[Wanted]:
         elif key in pins.repositories:
             raw = pins.repositories[key]
             repository = Repository("dataset", raw.repo, raw.revision)
-            parts = [Wanted(key, repository, tuple(raw.files), raw.files)]
+            parts = [_exactly(key, repository, raw.files)]
         else:
             parts = [of_model(pins.model(key), weights=True)]
         for part in parts:
@@ -86,7 +92,7 @@ def wanted(pins: Pins, keys: Iterable[str]) -> list[Wanted]:
 def targets(hub: Hub, part: Wanted) -> list[Target]:
     """The files that `part` stands for at its revision.
 
-    Raises Refused where a pattern fits nothing or a pinned digest is not the Hub's.
+    Raises Refused where a pattern fits nothing.
     """
     entries = hub.files(part.repository)
     chosen: dict[str, Entry] = {}
@@ -95,12 +101,6 @@ def targets(hub: Hub, part: Wanted) -> list[Target]:
         if not fitting and not part.optional:
             raise Refused(f"{part.repository}: no file fits {pattern}; check pins.json")
         chosen |= {entry.path: entry for entry in fitting}
-    for path, sha256 in part.pinned.items():
-        if path in chosen and sha256 and chosen[path].sha256 not in (None, sha256):
-            raise Refused(
-                f"{part.repository} {path}: the Hub has sha256 {chosen[path].sha256}, "
-                f"pinned is {sha256}"
-            )
     return [Target(part, chosen[path]) for path in sorted(chosen)]
 
 
@@ -112,7 +112,21 @@ def remaining(places: Places, files: Iterable[Target]) -> int:
         folder = places.hub / hub_folder(repository.kind, repository.repo) / "blobs"
         blob, part = folder / target.entry.blob, folder / f"{target.entry.blob}.incomplete"
         if not blob.is_file():
-            total += target.entry.size - (part.stat().st_size if part.is_file() else 0)
+            have = part.stat().st_size if part.is_file() else 0
+            total += target.entry.size - (have if have <= target.entry.size else 0)
+    return total
+
+
+def required(places: Places, pins: Pins, files: Iterable[Target]) -> int:
+    """Bytes that must be free: what is to come, or a dataset's `required_free` in proportion."""
+    parts: dict[str, list[Target]] = {}
+    for target in files:
+        parts.setdefault(target.wanted.key, []).append(target)
+    total = 0
+    for key, targets in parts.items():
+        left, size = remaining(places, targets), sum(target.entry.size for target in targets)
+        asked = pins.datasets[key].required_free if key in pins.datasets else 0
+        total += max(left, -(-asked * left // size)) if left else 0
     return total
 
 
@@ -145,31 +159,64 @@ def fetch(
 ) -> dict[str, FetchedFile]:
     """Have every target in the cache, checked; returns each by its path below data/.
 
-    Raises HarnessError at the first file that cannot be had as announced, Refused where one is
-    not as pinned.
+    Raises HarnessError at the first file that cannot be had as announced, Refused where the Hub
+    has another than is pinned or was recorded by an earlier fetch: it gets no name then.
     """
-    found = {}
+    found, known = {}, downloads.read(places.downloads).files
     for target in parts:
         repository, entry = target.wanted.repository, target.entry
 
         def report(done: int, entry: Entry = entry, name: str = repository.repo) -> None:
             progress(f"{name} {entry.path}", done, entry.size)
 
-        place = hub.download(repository, entry, places.hub, report)
+        blob = hub.blob(repository, entry, places.hub, report)
         report(entry.size)
-        blob = place.resolve()
         sha256 = digests.of([blob])[blob]
-        expected = target.wanted.pinned.get(entry.path) or entry.sha256 or sha256
-        if sha256 != expected:
-            place.unlink()
+        if entry.sha256 not in (None, sha256):  # it was here before, and changed since
             blob.unlink()
             raise Refused(
-                f"{repository} {entry.path}: sha256 {sha256}, wanted is {expected}; the copy "
-                "was removed, run again"
+                f"{repository} {entry.path}: sha256 {sha256}, the Hub announced {entry.sha256}; "
+                "the copy was removed, run again"
             )
-        path = place.relative_to(places.data).as_posix()
+        _check_digest(places, target, known, sha256)
+        link(repository, entry, places.hub, blob)
+        path = _record_path(places, target)
         found[path] = FetchedFile(path, entry.size, sha256)
     return found
+
+
+def check_listed(places: Places, files: Iterable[Target]) -> None:
+    """Compare the digests that a listing tells with ours, before anything is fetched.
+
+    Raises Refused as `fetch` does.
+    """
+    known = downloads.read(places.downloads).files
+    for target in files:
+        if target.entry.sha256 is not None:
+            _check_digest(places, target, known, target.entry.sha256)
+
+
+def _record_path(places: Places, target: Target) -> str:
+    repository = target.wanted.repository
+    snapshot = places.snapshot(repository.kind, repository.repo, repository.revision)
+    return (snapshot / target.entry.path).relative_to(places.data).as_posix()
+
+
+def _check_digest(
+    places: Places, target: Target, known: Mapping[str, FetchedFile], sha256: str
+) -> None:
+    """Compare the digest of the Hub's file with the pinned one, else with the first fetch's."""
+    has = f"{target.wanted.repository} {target.entry.path}: the Hub has sha256 {sha256}"
+    if pinned := target.wanted.pinned.get(target.entry.path):
+        if sha256 != pinned:
+            raise Refused(f"{has}, pinned is {pinned}; check pins.json")
+        return
+    recorded = known.get(_record_path(places, target))
+    if recorded and sha256 != recorded.sha256:
+        raise Refused(
+            f"{has}, the first fetch of this revision had {recorded.sha256}; to take the new one, "
+            f"remove the entry of {recorded.path} from {places.downloads}"
+        )
 
 
 def write_reference(places: Places, repository: Repository) -> None:
@@ -202,12 +249,22 @@ def _record(
         elif repository.kind == "model":
             models[part.key] = Fetched(repository.repo, repository.revision, where)
         else:
-            datasets[part.key] = _fetched_dataset(places, pins.dataset(part.key), disk)
+            dataset = pins.dataset(part.key)
+            told = _disk(dataset, known.datasets.get(part.key), disk)
+            datasets[part.key] = _fetched_dataset(places, dataset, told)
     result = replace(
         known, datasets=datasets, models=models, repositories=raw, files={**known.files, **files}
     )
     result.publish(places.downloads)
     return result
+
+
+def _disk(dataset: Dataset, known: FetchedDataset | None, disk: Disk) -> Disk:
+    """The disk check to record: not that of a fetch of nothing, and an override used stays."""
+    same = known and (known.revision, known.conversion) == (dataset.revision, dataset.conversion)
+    if known and same and (known.disk.override_used or not disk.required_free):
+        return known.disk
+    return disk
 
 
 def _fetched_dataset(places: Places, dataset: Dataset, disk: Disk) -> FetchedDataset:

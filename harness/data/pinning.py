@@ -4,7 +4,8 @@ import json
 from pathlib import Path
 from typing import Any
 
-from harness.data.hub import Entry, Hub, Repository, RepoType
+from harness.data import names
+from harness.data.hub import Entry, Hub, Repository, RepoType, link
 from harness.data.locking import turn
 from harness.data.places import Places
 from harness.data.progress import Progress
@@ -13,6 +14,12 @@ from harness.files import publish_bytes, read_json, sha256_file
 from harness.schemas import validate
 
 _TABLES = {"model": "models", "dataset": "repositories"}
+
+
+def check_key(key: str) -> None:
+    """Refuse what can name no pin."""
+    if not names.is_key(key):
+        raise Refused(f"pin {key!r}: no name for a pin; give a --key of letters, digits, . _ -")
 
 
 def resolve(hub: Hub, kind: RepoType, repo: str, revision: str | None) -> Repository:
@@ -38,8 +45,9 @@ def pin(hub: Hub, places: Places, repository: Repository, progress: Progress) ->
 
 
 def _sha256(hub: Hub, places: Places, repository: Repository, entry: Entry) -> str:
-    place = hub.download(repository, entry, places.hub, lambda done: None)
-    return sha256_file(place.resolve())
+    blob = hub.blob(repository, entry, places.hub, lambda done: None)
+    link(repository, entry, places.hub, blob)
+    return sha256_file(blob)
 
 
 def add(path: Path, key: str, repository: Repository, entry: dict[str, Any]) -> bool:

@@ -124,6 +124,11 @@ class Pins:
             raise Refused(f"dataset {key}: not pinned; one of {', '.join(self.datasets)}")
         return self.datasets[key]
 
+    @property
+    def names(self) -> frozenset[str]:
+        """Every key."""
+        return frozenset([*self.datasets, *self.models, *self.repositories])
+
     def key(self, name: str, profile: str) -> str:
         """The key of a dataset by its training name and profile, or by the key itself.
 

@@ -240,11 +240,9 @@ class _Journal:
     @classmethod
     def opened(cls, folder: Path, fingerprint: str) -> "_Journal":
         """Go on with the folder's journal where it is of this contract; else begin anew."""
-        path = folder / _JOURNAL
-        if path.is_file():
-            record: Any = read_json(path)
-            if record.get("fingerprint") == fingerprint:
-                return cls(folder, fingerprint, _positions(record["splits"]))
+        positions = _positions(folder / _JOURNAL, fingerprint)
+        if positions is not None:
+            return cls(folder, fingerprint, positions)
         if folder.exists():
             shutil.rmtree(folder)
         folder.mkdir(parents=True)
@@ -272,8 +270,15 @@ class _Journal:
         (self.folder / _JOURNAL).unlink()
 
 
-def _positions(splits: dict[str, dict[str, Any]]) -> dict[str, Position]:
-    return {
-        name: Position(**{**value, "shards": tuple(arrow.Shard(**s) for s in value["shards"])})
-        for name, value in splits.items()
-    }
+def _positions(path: Path, fingerprint: str) -> dict[str, Position] | None:
+    """What a journal of this contract says; None where it is another's, or none of ours."""
+    try:
+        record: Any = read_json(path)
+        if record["fingerprint"] != fingerprint:
+            return None
+        return {
+            name: Position(**{**value, "shards": tuple(arrow.Shard(**s) for s in value["shards"])})
+            for name, value in record["splits"].items()
+        }
+    except (Refused, LookupError, TypeError, AttributeError):
+        return None

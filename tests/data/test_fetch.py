@@ -18,7 +18,7 @@ from stand_in_hub import Fault, Files, StandIn, hurry, serving
 
 from harness.cli.main import group
 from harness.data import downloads, fetch, pins
-from harness.data.hub import Entry, Repository
+from harness.data.hub import Entry, Hub, Repository
 from harness.data.locking import only_one
 from harness.data.places import Places
 from harness.errors import HarnessError, Refused
@@ -132,12 +132,12 @@ def test_a_pinned_digest_that_is_not_the_hubs_is_refused_before_fetching(
     assert not (source.parent / "data").exists()
 
 
-def test_a_small_file_with_another_digest_than_pinned_is_removed(source: Path) -> None:
+def test_a_small_file_with_another_digest_than_pinned_gets_no_name(source: Path) -> None:
     text = (source / "pins.json").read_text()
     (source / "pins.json").write_text(
         text.replace('"vocab.txt": null', f'"vocab.txt": "{"0" * 64}"')
     )
-    with pytest.raises(Refused, match=r"vocab.txt: sha256 .* wanted is 0000"):
+    with pytest.raises(Refused, match=r"vocab.txt: the Hub has sha256 .* pinned is 0000"):
         _fetch(source, "text")
     places = Places(source.parent / "data")
     assert not (places.snapshot("model", "toy", MODEL) / "vocab.txt").exists()
@@ -312,3 +312,167 @@ def test_a_second_fetch_at_the_same_time_is_refused(source: Path) -> None:
     lock = Places(source.parent / "data").lock("fetch")
     with only_one(lock, "this test"), pytest.raises(Refused, match="another process is at it"):
         _fetch(source, "text")
+
+
+def _vocabulary(source: Path) -> Path:
+    return Places(source.parent / "data").snapshot("model", "toy", MODEL) / "vocab.txt"
+
+
+@pytest.mark.parametrize("distrust", [False, True])
+def test_a_small_file_that_changed_here_is_not_recorded(
+    source: Path, hub: StandIn, distrust: bool
+) -> None:
+    _fetch(source, "text")
+    record = Places(source.parent / "data").downloads.read_bytes()
+    _vocabulary(source).resolve().write_bytes(b"b\n")
+    words = ["text", "--full"] if distrust else ["text"]
+    with pytest.raises(HarnessError, match="vocab.txt: digest .* the Hub announced .* run again"):
+        _fetch(source, *words)
+    assert Places(source.parent / "data").downloads.read_bytes() == record
+    _fetch(source, *words)
+    assert _vocabulary(source).read_bytes() == b"a\n"
+    assert Places(source.parent / "data").downloads.read_bytes() == record
+
+
+@pytest.mark.parametrize("size", [True, False])
+def test_a_large_file_that_changed_here_is_removed_and_mended(
+    source: Path, hub: StandIn, size: bool
+) -> None:
+    _fetch(source, "toy")
+    blob = (_vocabulary(source).parent / "model.safetensors").resolve()
+    blob.write_bytes(b"x" * (100 if size else 3))
+    with pytest.raises(Refused, match=r"model.safetensors: sha256 .*was removed, run again"):
+        _fetch(source, "toy")
+    _fetch(source, "toy")
+    assert blob.read_bytes() == b"w" * 100
+
+
+@pytest.mark.parametrize(
+    ("number", "name"),
+    [(0, "plain_text/train/0001.parquet"), (2, "vocab.txt"), (1, "README.md")],
+)
+def test_other_bytes_of_the_same_revision_are_refused(
+    source: Path, hub: StandIn, number: int, name: str
+) -> None:
+    _fetch(source, "text")
+    places = Places(source.parent / "data")
+    record, fetched = places.downloads.read_bytes(), hub.repositories[number]
+    before = fetched.sha256(name)
+    fetched.files[name] = _parquet(["other"])
+    says = rf"{name}: the Hub has sha256 {fetched.sha256(name)}, the first fetch .* had {before}; "
+    for _ in range(2):
+        with pytest.raises(Refused, match=says + "to take the new one, remove the entry of raw/"):
+            _fetch(source, "text")
+    assert places.downloads.read_bytes() == record
+    place = places.snapshot(fetched.kind, fetched.repo, fetched.revision) / name
+    assert place.read_bytes() != fetched.files[name]
+
+
+def test_a_new_file_is_taken_when_its_record_is_removed(source: Path, hub: StandIn) -> None:
+    _fetch(source, "toy")
+    downloads_json = Places(source.parent / "data").downloads
+    hub.repositories[2].files["vocab.txt"] = b"other\n"
+    record = json.loads(downloads_json.read_text())
+    record["files"] = [file for file in record["files"] if "vocab.txt" not in file["path"]]
+    downloads_json.write_text(json.dumps(record))
+    _fetch(source, "toy")
+    assert _vocabulary(source).read_bytes() == b"other\n"
+
+
+def _need(source: Path, amount: int) -> None:
+    document = json.loads((source / "pins.json").read_text())
+    document["datasets"]["text"]["required_free"] = amount
+    (source / "pins.json").write_text(json.dumps(document))
+
+
+def test_of_the_room_a_dataset_needs_what_is_missing_is_asked_for(
+    source: Path, hub: StandIn
+) -> None:
+    _fetch(source, "text")
+    places, known = Places(source.parent / "data"), pins.load(source)
+    known.datasets["text"].__dict__["required_free"] = 1 << 40
+    client = Hub(hub.endpoint)
+    parts = fetch.wanted(known, ["text"])
+    files = [target for part in parts for target in fetch.targets(client, part)]
+    assert fetch.required(places, known, files) == 0
+    whole = sum(t.entry.size for t in files if t.wanted.key == "text")
+    one = next(t.entry for t in files if t.entry.path.endswith("0001.parquet"))
+    (places.hub / "datasets--owner--text" / "blobs" / one.blob).unlink()
+    assert fetch.required(places, known, files) == -(-(1 << 40) * one.size // whole)
+    empty = Places(source.parent / "empty")
+    tokenizer = sum(t.entry.size for t in files if t.wanted.key == "toy")
+    assert fetch.required(empty, known, files) == (1 << 40) + tokenizer
+
+
+def test_an_override_stays_on_record(source: Path) -> None:
+    places = Places(source.parent / "data")
+    _need(source, 1 << 50)
+    with pytest.raises(Refused, match="are needed"):
+        _fetch(source, "text")
+    _fetch(source, "text", "--allow-low-disk")
+    told = downloads.read(places.downloads).datasets["text"].disk
+    assert told.override_used
+    _fetch(source, "text")
+    assert downloads.read(places.downloads).datasets["text"].disk == told
+    _need(source, 1)
+    snapshot = places.snapshot("dataset", "owner/text", CONVERSION)
+    (snapshot / "plain_text/train/0001.parquet").resolve().unlink()
+    _fetch(source, "text")
+    assert downloads.read(places.downloads).datasets["text"].disk == told
+
+
+def test_a_fetch_of_nothing_leaves_the_disk_check_on_record(source: Path) -> None:
+    _need(source, 5)
+    places = Places(source.parent / "data")
+    for _ in range(2):
+        _fetch(source, "text")
+        assert downloads.read(places.downloads).datasets["text"].disk.required_free > 0
+
+
+def test_a_part_that_is_too_long_counts_as_nothing(tmp_path: Path) -> None:
+    part = fetch.Wanted("toy", Repository("model", "toy", MODEL), ("a",), {})
+    blobs = Places(tmp_path).hub / "models--toy" / "blobs"
+    blobs.mkdir(parents=True)
+    (blobs / ("a" * 40 + ".incomplete")).write_bytes(b"x" * 99)
+    assert (
+        fetch.remaining(Places(tmp_path), [fetch.Target(part, Entry("a", 10, "a" * 40, None))])
+        == 10
+    )
+
+
+def test_names_are_no_patterns(source: Path, hub: StandIn) -> None:
+    document = json.loads((source / "pins.json").read_text())
+    document["models"]["toy"]["files"] = {"a[1].txt": None, "x[/b].txt": None}
+    (source / "pins.json").write_text(json.dumps(document))
+    hub.repositories[2].files |= {"a[1].txt": b"1", "a1.txt": b"2", "x[/b].txt": b"3"}
+    assert "3 files, all as announced" in _fetch(source, "toy")
+    snapshot = _vocabulary(source).parent
+    assert (snapshot / "a[1].txt").read_bytes() == b"1"
+    assert not (snapshot / "a1.txt").exists()
+
+
+def test_a_dry_run_prints_nothing_a_terminal_acts_on(source: Path, hub: StandIn) -> None:
+    hub.repositories[2].files["a\u202eb"] = b"x"
+    document = json.loads((source / "pins.json").read_text())
+    document["models"]["toy"]["files"]["a\u202eb"] = None
+    (source / "pins.json").write_text(json.dumps(document))
+    listed = _fetch(source, "toy", "--dry-run")
+    assert r"a\u202eb" in listed
+    assert listed.replace("\n", "").isprintable()
+
+
+def test_a_name_of_an_upstream_and_a_pin_is_refused(source: Path) -> None:
+    text = (source / "pins.json").read_text().replace('"toy"', '"duo"')
+    (source / "pins.json").write_text(text)
+    with pytest.raises(Refused, match="duo: names an upstream and a pin"):
+        _fetch(source, "duo", "--dry-run")
+
+
+def test_a_hostile_id_removes_nothing(source: Path, hub: StandIn) -> None:
+    victim = source.parent / "thesis.tex"
+    victim.write_text("mine")
+    rel = os.path.relpath(victim, Places(source.parent / "data").hub / "models--toy" / "blobs")
+    hub.repositories[2].sha256 = lambda path: rel  # type: ignore[method-assign]
+    with pytest.raises(HarnessError, match="is no SHA-256"):
+        _fetch(source, "toy")
+    assert victim.read_text() == "mine"

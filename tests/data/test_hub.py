@@ -1,13 +1,17 @@
 """Fetching from a stand-in Hub: what arrives, and what every fault leaves behind."""
 
+import os
 import random
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from stand_in_hub import Fault, Files, StandIn, hurry, serving
 
-from harness.data.hub import Entry, Hub, Repository, git_blob_id
+from harness.data.hub import Entry, Hub, Repository, git_blob_id, link
 from harness.errors import HarnessError, Refused
 
 REVISION = "1" * 40
@@ -215,8 +219,11 @@ def test_nothing_listens(tmp_path: Path) -> None:
         Hub("http://127.0.0.1:9").files(REPOSITORY)
 
 
-def test_a_path_that_leaves_the_snapshot_is_refused(hub: StandIn) -> None:
-    hub.repositories[0].files["../evil"] = b"x"
+@pytest.mark.parametrize(
+    "path", ["../evil", "a\n/../../evil", "a/./b", "/evil", "a//b", "a\\b", "a\x1b[1m", "a\ud800"]
+)
+def test_a_path_that_leaves_the_snapshot_is_refused(hub: StandIn, path: str) -> None:
+    hub.repositories[0].files[path] = b"x"
     with pytest.raises(HarnessError, match="leaves the repository"):
         Hub(hub.endpoint).files(REPOSITORY)
 
@@ -230,3 +237,149 @@ def test_offline_is_said(hub: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_git_blob_id_is_gits(tmp_path: Path) -> None:
     (tmp_path / "a").write_bytes(b"hello\n")
     assert git_blob_id(tmp_path / "a") == "ce013625030ba8dba906f756967f9e9ca394464a"
+
+
+HOSTILE = "../../../victim"
+
+
+def _announce(hub: StandIn, monkeypatch: pytest.MonkeyPatch, what: str, value: object) -> None:
+    """Let the listing say `value` of every file."""
+    monkeypatch.setattr(hub.repositories[0], what, lambda path: value, raising=False)
+
+
+@pytest.mark.parametrize(
+    ("what", "value", "says"),
+    [
+        ("sha256", HOSTILE, "is no SHA-256"),
+        ("sha256", "A" * 64, "is no SHA-256"),
+        ("sha256", ["a"], "is no SHA-256"),
+        ("blob_id", HOSTILE, "is no git id"),
+        ("blob_id", "0" * 40 + "\n", "is no git id"),
+        ("blob_id", None, "is no git id"),
+    ],
+)
+def test_an_id_that_is_none_is_refused(
+    hub: StandIn, monkeypatch: pytest.MonkeyPatch, what: str, value: object, says: str
+) -> None:
+    _announce(hub, monkeypatch, what, value)
+    with pytest.raises(HarnessError, match=says) as caught:
+        Hub(hub.endpoint).files(REPOSITORY)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("size", [-1, 1.5, "9", None, True, 1 << 60])
+def test_a_size_that_is_none_is_refused(
+    hub: StandIn, monkeypatch: pytest.MonkeyPatch, size: object
+) -> None:
+    from huggingface_hub.hf_api import RepoFile
+
+    listed = [RepoFile(path="a", size=size, oid="0" * 40)]
+    monkeypatch.setattr("huggingface_hub.HfApi.list_repo_tree", lambda *_, **__: listed)
+    with pytest.raises(HarnessError, match="is no size"):
+        Hub(hub.endpoint).files(REPOSITORY)
+
+
+@pytest.mark.parametrize("answer", [[{"type": "file"}], [1], {"error": "no"}, None, [[]]])
+def test_a_listing_that_is_none_is_one_line(
+    hub: StandIn, monkeypatch: pytest.MonkeyPatch, answer: object
+) -> None:
+    monkeypatch.setattr("huggingface_hub.hf_api.paginate", lambda *_, **__: answer)
+    with pytest.raises(HarnessError, match="answer is not understood") as caught:
+        Hub(hub.endpoint).files(REPOSITORY)
+    assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("revision", [HOSTILE, "main", "1" * 40 + "\n"])
+def test_a_commit_that_is_none_is_refused(hub: StandIn, revision: str) -> None:
+    hub.repositories[0].revision = revision
+    with pytest.raises(HarnessError, match="which is no commit"):
+        Hub(hub.endpoint).revision("dataset", "owner/text", None)
+
+
+@pytest.mark.parametrize("repo", ["a b", "", "a/b/c", "../x", "https://huggingface.co/a/b", "a--b"])
+def test_a_name_of_no_repository_is_refused(hub: StandIn, repo: str) -> None:
+    with pytest.raises(Refused, match="write NAME or OWNER/NAME"):
+        Hub(hub.endpoint).revision("model", repo, None)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("path", ["../../evil", "a\n/../../../evil", "/evil", "", ".."])
+def test_nothing_is_written_outside_the_cache(hub: StandIn, tmp_path: Path, path: str) -> None:
+    """Even where no listing was asked."""
+    with pytest.raises(Refused, match="no place inside"):
+        link(REPOSITORY, Entry(path, 1, "0" * 40, None), tmp_path / "cache", tmp_path / "blob")
+    with pytest.raises(Refused, match="no place inside"):
+        entry = Entry("a", 1, path, None)
+        Hub(hub.endpoint).blob(REPOSITORY, entry, tmp_path / "cache", lambda done: None)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_out_of_the_snapshot_is_not_followed(hub: StandIn, tmp_path: Path) -> None:
+    outside, cache = tmp_path / "outside", tmp_path / "cache"
+    outside.mkdir()
+    snapshot = cache / "datasets--owner--text" / "snapshots" / REVISION
+    snapshot.mkdir(parents=True)
+    (snapshot / "data").symlink_to(outside)
+    with pytest.raises(Refused, match="symbolic link"):
+        _get(hub, cache)
+    assert list(outside.iterdir()) == []
+
+
+def test_a_small_file_that_changed_here_is_removed_and_mended(hub: StandIn, tmp_path: Path) -> None:
+    place = _get(hub, tmp_path, "config.json")
+    place.resolve().write_bytes(b'{"a": 2}\n')
+    with pytest.raises(HarnessError, match="config.json: digest .* announced .* was removed"):
+        _get(hub, tmp_path, "config.json")
+    assert _get(hub, tmp_path, "config.json").read_bytes() == SMALL
+
+
+def test_a_whole_download_that_has_no_name_yet_is_not_asked_for(
+    hub: StandIn, tmp_path: Path
+) -> None:
+    entry = _entry(hub, "data/a.parquet")
+    part = tmp_path / "datasets--owner--text" / "blobs" / f"{entry.blob}.incomplete"
+    part.parent.mkdir(parents=True)
+    part.write_bytes(LARGE)
+    hub.requests[:] = []
+    assert _get(hub, tmp_path).read_bytes() == LARGE
+    assert not [path for _, path, _, _ in hub.requests if path.startswith("/cdn/")]
+
+
+def test_no_more_is_taken_than_was_announced(
+    hub: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def endless(_: str, file: Any, **__: object) -> None:
+        for _ in range(100):
+            file.write(LARGE)
+
+    monkeypatch.setattr("huggingface_hub.file_download.http_get", endless)
+    with pytest.raises(HarnessError, match="data/a.parquet: more than the announced 3145728 bytes"):
+        _get(hub, tmp_path)
+    assert sum(path.stat().st_size for path in tmp_path.rglob("*.incomplete")) <= len(LARGE)
+
+
+@pytest.mark.parametrize("token", ["tök", "a\nb", " ", "hf_x\n", "a b", "\ud800"])
+def test_a_token_that_is_none_is_refused_and_not_told(hub: StandIn, token: str) -> None:
+    with pytest.raises(Refused, match="HF_TOKEN holds characters") as caught:
+        Hub(hub.endpoint, token)
+    assert token.strip() == "" or token not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "endpoint",
+    ["http://[::1", "notaurl", "ftp://x", "", "http://", "http://a:b", "http://a b", "http://ä",
+     "http://a\n", "http://me:secret@[::1"],
+)  # fmt: skip
+def test_an_endpoint_that_is_none_is_refused_and_not_told(endpoint: str) -> None:
+    with pytest.raises(Refused, match="HF_ENDPOINT is no web address") as caught:
+        Hub(endpoint)
+    assert "secret" not in str(caught.value)
+
+
+def test_an_endpoint_is_looked_at_before_the_library_reads_it(tmp_path: Path) -> None:
+    """The library reads HF_ENDPOINT as it is imported, and fails there."""
+    command = [sys.executable, "-m", "harness", "--root", str(tmp_path), "fetch", "gpt2"]
+    environment = {**os.environ, "HF_ENDPOINT": "http://[::1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert done.stderr.startswith("harness: HF_ENDPOINT is no web address")

@@ -15,7 +15,7 @@ from harness.data import pinning, pins
 from harness.data.hub import Repository
 from harness.data.locking import only_one
 from harness.data.places import Places
-from harness.errors import Refused
+from harness.errors import HarnessError, Refused
 from harness.project import Project
 
 NOW, LATER = "a" * 40, "b" * 40
@@ -39,6 +39,8 @@ def project(tmp_path: Path) -> Project:
     (tmp_path / "source").mkdir()
     text = (Path(__file__).parents[2] / "pins.json").read_text()
     (tmp_path / "source" / "pins.json").write_text(text)
+    upstreams = (Path(__file__).parents[2] / "upstreams.json").read_text()
+    (tmp_path / "source" / "upstreams.json").write_text(upstreams)
     return Project(source=tmp_path / "source", root=tmp_path)
 
 
@@ -146,3 +148,47 @@ def test_a_pin_waits_for_no_fetch_that_runs(project: Project, hub: StandIn) -> N
     lock = Places.of(project).lock("fetch")
     with only_one(lock, "this test"), pytest.raises(Refused, match="another process is at it"):
         _pin(project, "owner/toy")
+
+
+@pytest.mark.parametrize("repo", ["a b", "https://huggingface.co/a/b", "a/b/c", "../x", ""])
+def test_what_is_no_repository_is_refused(project: Project, hub: StandIn, repo: str) -> None:
+    with pytest.raises(Refused, match="write NAME or OWNER/NAME"):
+        _pin(project, repo)
+    assert hub.requests == []
+
+
+@pytest.mark.parametrize("key", ["a/../b\n", "a b", "a\n", ".", "é"])
+def test_what_is_no_key_is_refused(project: Project, hub: StandIn, key: str) -> None:
+    before = (project.source / "pins.json").read_bytes()
+    with pytest.raises(Refused, match="give a --key of letters") as caught:
+        _pin(project, "owner/toy", "--key", key)
+    assert "\n" not in str(caught.value)
+    assert hub.requests == []
+    assert (project.source / "pins.json").read_bytes() == before
+
+
+def test_a_key_that_fetch_takes_for_an_upstream_is_refused(project: Project, hub: StandIn) -> None:
+    hub.repositories[0].repo = "s-sahoo/duo"
+    with pytest.raises(Refused, match="pin duo: is an upstream's name, .* choose a --key"):
+        _pin(project, "s-sahoo/duo")
+    assert "harness fetch duo-weights" in _pin(project, "s-sahoo/duo", "--key", "duo-weights")
+
+
+def test_a_name_over_a_line_end_replaces_no_file(project: Project, hub: StandIn) -> None:
+    victim = project.root / "victim.txt"
+    victim.write_text("mine")
+    snapshot = Places.of(project).snapshot("model", "owner/toy", NOW)
+    up = os.path.relpath(victim, snapshot)
+    hub.repositories[0].files[f"a\n/../{up}"] = b"theirs"
+    with pytest.raises(HarnessError, match="leaves the repository"):
+        _pin(project, "owner/toy")
+    assert victim.read_text() == "mine"
+    assert not victim.is_symlink()
+
+
+def test_a_small_file_that_changed_here_is_not_pinned(project: Project, hub: StandIn) -> None:
+    _pin(project, "owner/toy")
+    snapshot = Places.of(project).snapshot("model", "owner/toy", NOW)
+    (snapshot / "config.json").resolve().write_bytes(b"[]")
+    with pytest.raises(HarnessError, match="config.json: digest .* was removed, run again"):
+        _pin(project, "owner/toy", "--key", "again")

@@ -1,6 +1,7 @@
 """Preparation: rows as the reference has them, the same bytes however the work was done."""
 
 import hashlib
+import json
 import multiprocessing
 import os
 import random
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from harness.canonical import digest
 from harness.data import arrow, detokenize, manifest, prepare, sources, tokenise
 from harness.data.prepare import Work
 from harness.data.progress import silent
@@ -238,3 +240,14 @@ def test_a_dead_worker_is_one_line(make_work: MakeWork, monkeypatch: pytest.Monk
     monkeypatch.setattr(tokenise, "get_context", lambda _: multiprocessing.get_context("fork"))
     with pytest.raises(HarnessError, match="a tokenising process died"):
         prepare.prepare(make_work({"train": corpus(10, 200)}, processes=2), silent)
+
+
+@pytest.mark.parametrize("text", ["[]", "{", "1", '{"fingerprint": 1}', '{"fingerprint": FP}'])
+def test_a_journal_that_is_none_is_begun_anew(make_work: MakeWork, text: str) -> None:
+    work = make_work({"train": corpus(11, 30)})
+    folder = work.places.partial(work.dataset.processed)
+    folder.mkdir(parents=True)
+    fingerprint = json.dumps(digest(work.contract))
+    (folder / "journal.json").write_text(text.replace("FP", f'{fingerprint}, "splits": [1]'))
+    prepare.prepare(work, silent)
+    assert rows(work, "train") == reference(work, corpus(11, 30))
