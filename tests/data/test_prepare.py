@@ -4,6 +4,7 @@ import hashlib
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 from collections.abc import Callable
@@ -14,7 +15,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from harness.data import arrow, detokenize, manifest, prepare, sources, tokenise
+from harness.data import arrow, detokenize, manifest, prepare, sources, stores, tokenise
 from harness.data.prepare import Work
 from harness.data.progress import silent
 from harness.errors import HarnessError, Refused
@@ -238,3 +239,19 @@ def test_a_dead_worker_is_one_line(make_work: MakeWork, monkeypatch: pytest.Monk
     monkeypatch.setattr(tokenise, "get_context", lambda _: multiprocessing.get_context("fork"))
     with pytest.raises(HarnessError, match="a tokenising process died"):
         prepare.prepare(make_work({"train": corpus(10, 200)}, processes=2), silent)
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("make", [prepare.prepare, stores.prepare])
+def test_a_full_disk_names_what_was_written(
+    make_work: MakeWork, make: Callable[..., object]
+) -> None:
+    work = make_work({"train": corpus(11, 400)}, length=16)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            make(work, silent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(work.places.partial(work.dataset.processed) / "train") in str(caught.value.filename)
