@@ -55,6 +55,17 @@ def part_of(target: Path) -> Path:
 
 
 @contextmanager
+def naming(path: Path) -> Iterator[None]:
+    """Let an error of writing `path` say so: a full disk names no file."""
+    try:
+        yield
+    except OSError as error:
+        if error.filename is None:
+            error.filename = str(path)
+        raise
+
+
+@contextmanager
 def publishing(target: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     """A file that becomes `target` when the block ends well, and vanishes when it does not.
 
@@ -67,15 +78,13 @@ def publishing(target: Path, mode: int = 0o644) -> Iterator[BinaryIO]:
     part.unlink(missing_ok=True)
     descriptor = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW, mode)
     try:
-        with os.fdopen(descriptor, "wb") as file:
+        with naming(target), os.fdopen(descriptor, "wb") as file:
             yield file
             file.flush()
             os.fsync(file.fileno())
         part.rename(target)
-    except BaseException as error:
+    except BaseException:
         part.unlink(missing_ok=True)
-        if isinstance(error, OSError) and error.filename is None:
-            error.filename = str(target)  # a full disk names no file
         raise
     sync_folder(target.parent)
 

@@ -19,7 +19,7 @@ import numpy as np
 
 from harness.data.packing import Tokens
 from harness.errors import Refused
-from harness.files import publish_json, read_json
+from harness.files import naming, publish_json, read_json
 
 if TYPE_CHECKING:
     import pyarrow
@@ -108,10 +108,16 @@ class ShardWriter:
         self._schema = _schema(length)
         self._file = path.open("wb")
         self._sink = _Hashed(self._file)
-        self._stream = pyarrow.ipc.new_stream(pyarrow.PythonFile(self._sink, "w"), self._schema)
+        with naming(path):
+            sink = pyarrow.PythonFile(self._sink, "w")
+            self._stream = pyarrow.ipc.new_stream(sink, self._schema)
 
     def append(self, rows: Tokens) -> None:
         """Add rows, shape (rows, length)."""
+        with naming(self.path):
+            self._append(rows)
+
+    def _append(self, rows: Tokens) -> None:
         self._pending.append(rows)
         self._waiting += len(rows)
         self.rows += len(rows)
@@ -136,6 +142,10 @@ class ShardWriter:
 
     def finish(self) -> Shard:
         """Write the last batch, flush to disk, and say what was written."""
+        with naming(self.path):
+            return self._finish()
+
+    def _finish(self) -> Shard:
         rest = np.concatenate(self._pending) if self._waiting else None
         if rest is not None and len(rest):
             self._write(rest)

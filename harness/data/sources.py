@@ -6,15 +6,17 @@ their documents, in order, are the split's documents.
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from harness.data.pins import document_range
 from harness.errors import Refused
 
 if TYPE_CHECKING:
+    import pyarrow
     from pyarrow import parquet
 
 _BLOCK = 1 << 20  # bytes of text
@@ -49,7 +51,29 @@ class LinesBlock:
         with self.path.open("rb") as file:
             file.seek(self.start)
             lines = file.read(self.stop - self.start).splitlines()
-        yield [json.loads(line)["text"] for line in lines]
+        try:
+            texts = [json.loads(line)["text"] for line in lines]
+        except (ValueError, LookupError, TypeError) as error:
+            raise Refused(f"{self.path}: a line is no JSON object with a text") from error
+        yield _strings(self.path, texts)
+
+
+def _strings(path: Path, texts: list[Any]) -> list[str]:
+    if not all(isinstance(text, str) for text in texts):
+        raise Refused(f"{path}: a text is null, or no string; pin a revision that has them all")
+    return texts
+
+
+@contextmanager
+def _reading(path: Path) -> Iterator[None]:
+    """Turn what pyarrow raises into one line that names the file."""
+    import pyarrow
+
+    try:
+        yield
+    except (pyarrow.ArrowException, OSError) as error:
+        reason = " ".join(str(error).split())[:200]
+        raise Refused(f"{path}: no readable Parquet file ({reason})") from error
 
 
 @lru_cache(2)
@@ -80,14 +104,19 @@ class ParquetBlock:
     def texts(self) -> Iterator[list[str]]:
         """The `text` column, read batch by batch."""
         at = 0
-        groups = list(self.groups)
-        for batch in _opened(self.path).iter_batches(_TEXTS, row_groups=groups, columns=["text"]):
+        for batch in self._batches():
             first, last = max(self.start - at, 0), min(self.stop - at, batch.num_rows)
             if first < last:
-                yield batch.column(0).slice(first, last - first).to_pylist()
+                texts = batch.column(0).slice(first, last - first).to_pylist()
+                yield _strings(self.path, texts)
             at += batch.num_rows
             if at >= self.stop:
                 break
+
+    def _batches(self) -> Iterator["pyarrow.RecordBatch"]:
+        groups = list(self.groups)
+        with _reading(self.path):
+            yield from _opened(self.path).iter_batches(_TEXTS, row_groups=groups, columns=["text"])
 
 
 @dataclass(frozen=True)
@@ -130,7 +159,9 @@ def _row_groups(path: Path) -> Iterator[_Part]:
 
     groups: list[int] = []
     size = count = 0
-    with parquet.ParquetFile(path) as file:
+    with _reading(path), parquet.ParquetFile(path) as file:
+        if "text" not in file.schema_arrow.names:
+            raise Refused(f"{path}: has no column text, but {', '.join(file.schema_arrow.names)}")
         for number in range(file.metadata.num_row_groups):
             group = file.metadata.row_group(number)
             if group.total_byte_size > _LARGE:
@@ -158,7 +189,7 @@ def _pieces(path: Path, group: int, rows: int, size: int) -> Iterator[_Part]:
 def plan(files: Sequence[Path], expression: str) -> list[Block]:
     """The blocks of a split: the documents that `expression` takes of `files`, in order.
 
-    Raises Refused where a file is neither Parquet nor JSON lines, or is absent.
+    Raises Refused where a file is absent, or no Parquet file with texts where its name says so.
     """
     parts: list[_Part] = []
     for path in files:

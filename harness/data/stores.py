@@ -27,7 +27,7 @@ from harness.data.prepare import Work, raw_blocks, reusable
 from harness.data.progress import Progress
 from harness.data.tokenise import load
 from harness.data.words import Encode, whole
-from harness.files import publish_bytes, read_json, sha256_file, sync_folder
+from harness.files import naming, publish_bytes, read_json, sha256_file, sync_folder
 
 MANIFEST = "stores.json"
 TOKENS, SENTENCES = "tokens.u16", "sentences.u32"
@@ -91,7 +91,11 @@ def _write(work: Work, split: Split, folder: Path, progress: Progress) -> _Count
     eos, context = int(str(contract["eos"])), work.dataset.sequence_length
     encode = whole(load(work.tokenizer))
     texts = (text for block in raw_blocks(work, split) for part in block.texts() for text in part)
-    with (folder / TOKENS).open("wb") as tokens, (folder / SENTENCES).open("wb") as rows:
+    with (
+        naming(folder),
+        (folder / TOKENS).open("wb") as tokens,
+        (folder / SENTENCES).open("wb") as rows,
+    ):
         for text in filter(str.strip, texts):
             _append(tokens, rows, *_document(encode, text, eos, context, counts))
             if counts.documents % _TELL == 0:

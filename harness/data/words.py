@@ -15,6 +15,7 @@ tested on arbitrary text.
 
 import json
 import re
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +25,9 @@ import numpy as np
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_LIMIT = 200_000  # words remembered: about 40 MB
+_LIMIT = 40 << 20  # bytes of words remembered: about 200 000 of them
+_LONGEST = 256  # characters of a word worth it; what has no spaces (Chinese, say) is one word
+_SLOT = 100  # bytes of a word's place in a dict
 _SPACE = re.compile(r"\s")
 _RUN = re.compile(r"\s\s")
 Encode = Callable[[str], bytes]  # a text's ids as little-endian uint16
@@ -42,15 +45,19 @@ def whole(tokenizer: "Tokenizer") -> Encode:
 
 
 class _Words(dict[str, bytes]):
-    """The ids of words, each asked for once."""
+    """The ids of words, each asked for once, in bounded memory."""
 
     def __init__(self, ask: Encode) -> None:
-        self.ask = ask
+        self.ask, self.held = ask, 0
 
     def __missing__(self, word: str) -> bytes:
-        if len(self) >= _LIMIT:
-            self.clear()
-        ids = self[word] = self.ask(word)
+        ids = self.ask(word)
+        if len(word) <= _LONGEST:
+            if self.held >= _LIMIT:
+                self.clear()
+                self.held = 0
+            self[word] = ids
+            self.held += sys.getsizeof(word) + sys.getsizeof(ids) + _SLOT
         return ids
 
 

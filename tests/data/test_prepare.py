@@ -5,6 +5,7 @@ import json
 import multiprocessing
 import os
 import random
+import resource
 import shutil
 import signal
 from collections.abc import Callable
@@ -16,7 +17,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from harness.canonical import digest
-from harness.data import arrow, detokenize, manifest, prepare, sources, tokenise
+from harness.data import arrow, detokenize, manifest, prepare, sources, stores, tokenise
 from harness.data.prepare import Work
 from harness.data.progress import silent
 from harness.errors import HarnessError, Refused
@@ -251,3 +252,19 @@ def test_a_journal_that_is_none_is_begun_anew(make_work: MakeWork, text: str) ->
     (folder / "journal.json").write_text(text.replace("FP", f'{fingerprint}, "splits": [1]'))
     prepare.prepare(work, silent)
     assert rows(work, "train") == reference(work, corpus(11, 30))
+
+
+@pytest.mark.usefixtures("small")
+@pytest.mark.parametrize("make", [prepare.prepare, stores.prepare])
+def test_a_full_disk_names_what_was_written(
+    make_work: MakeWork, make: Callable[..., object]
+) -> None:
+    work = make_work({"train": corpus(11, 400)}, length=16)
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (300, before[1]))
+    try:
+        with pytest.raises(OSError, match="too large") as caught:
+            make(work, silent)
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
+    assert str(work.places.partial(work.dataset.processed) / "train") in str(caught.value.filename)

@@ -70,3 +70,44 @@ def test_a_part_of_a_lines_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "a.jsonl").write_text('{"text": "a"}\n{"text": "b"}\n')
     with pytest.raises(Refused, match="takes whole files"):
         sources.plan([tmp_path / "a.jsonl"], "train[:1]")
+
+
+def _table(column: str, values: list[object]) -> pyarrow.Table:
+    return pyarrow.table({column: pyarrow.array(values)})
+
+
+@pytest.mark.parametrize(
+    ("column", "values", "message"),
+    [
+        ("content", ["a"], "has no column text, but content"),
+        ("text", ["a", None], "a text is null, or no string"),
+        ("text", [1, 2], "a text is null, or no string"),
+    ],
+)
+def test_a_parquet_without_all_its_texts_is_named(
+    tmp_path: Path, column: str, values: list[object], message: str
+) -> None:
+    path = tmp_path / "odd.parquet"
+    parquet.write_table(_table(column, values), path)
+    with pytest.raises(Refused, match=rf"odd\.parquet: {message}"):
+        _texts(sources.plan([path], "train"))
+
+
+@pytest.mark.parametrize("at", [10, -10])
+def test_a_parquet_that_cannot_be_read_is_named(tmp_path: Path, at: int) -> None:
+    """Spoilt at its beginning the pages are unreadable, at its end the footer."""
+    path = tmp_path / "spoilt.parquet"
+    parquet.write_table(_table("text", [f"text {number}" for number in range(500)]), path)
+    data = bytearray(path.read_bytes())
+    data[at : at + 8 or None] = b"\xff" * 8
+    path.write_bytes(data)
+    with pytest.raises(Refused, match=r"spoilt\.parquet: no readable Parquet file"):
+        _texts(sources.plan([path], "train"))
+
+
+@pytest.mark.parametrize("line", ["{", "[]", "3", '{"other": "a"}', '{"text": null}', "\\xff"])
+def test_a_line_without_a_text_is_named(tmp_path: Path, line: str) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"text": "a"}\n' + line + "\n")
+    with pytest.raises(Refused, match=r"odd\.jsonl: a (line|text) is"):
+        _texts(sources.plan([path], "train"))

@@ -1,5 +1,6 @@
 """The shortcut over words gives the tokenizer's own ids, whatever the text."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -60,13 +61,26 @@ def test_every_tokenizer_here_has_the_shortcut(ways: Ways) -> None:
 def test_forgetting_changes_nothing(
     folders: dict[str, Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(words, "_LIMIT", 3)
+    monkeypatch.setattr(words, "_LIMIT", 500)
     for folder in folders.values():
         loaded = load(folder)
         encode, own = words.encoder(loaded, folder), words.whole(loaded)
         for number in range(20):
             text = f"word {number} of the day {number * 7}"
             assert (encode(text), encode(text[3:])) == (own(text), own(text[3:]))
+
+
+@pytest.mark.parametrize("length", [200, 3000])
+def test_text_without_spaces_does_not_fill_the_memory(
+    length: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(words, "_LIMIT", 100_000)
+    remembered = words._Words(lambda word: word.encode("utf-16-le"))
+    for number in range(1000):
+        word = chr(0x4E00 + number) * length
+        assert remembered[word] == word.encode("utf-16-le")
+        held = sum(sys.getsizeof(word) + sys.getsizeof(ids) for word, ids in remembered.items())
+        assert held < 2 * words._LIMIT
 
 
 def test_a_tokenizer_that_puts_a_space_first_is_asked_whole(
