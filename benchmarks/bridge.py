@@ -85,8 +85,9 @@ def _prepared(work: Path):  # noqa: ANN202
 def ours(work: Path) -> None:
     """The project's own."""
     from harness.data import bridge
+    from harness.data.digests import Digests
 
-    bridge.build(_prepared(work), "lightning")
+    bridge.build(_prepared(work), "lightning", Digests(work / "digests.json"))
 
 
 def mapped(work: Path) -> None:

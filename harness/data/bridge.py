@@ -11,12 +11,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.data import downloads
+from harness.data import downloads, raw
 from harness.data.digests import Digests
 from harness.data.downloads import FetchedFile
 from harness.data.manifest import Manifest
 from harness.data.pins import STORES, Dataset, Model
-from harness.data.places import Places, blob
+from harness.data.places import Places
 from harness.errors import Refused
 from harness.files import publish_json, read_json, sync_folder
 
@@ -35,10 +35,7 @@ class Prepared:
     @property
     def raw(self) -> Path:
         """The folder of the dataset's raw text."""
-        if self.dataset.kind == "embedded":
-            return self.places.corpus(self.dataset.key)
-        revision = self.dataset.conversion or self.dataset.revision
-        return self.places.snapshot("dataset", self.dataset.repo, revision)
+        return raw.folder(self.places, self.dataset)
 
     @property
     def tokenizer(self) -> Path:
@@ -92,34 +89,18 @@ def _lightning(prepared: Prepared) -> dict[str, Placed]:
 
 def _rdlm(prepared: Prepared) -> dict[str, Placed]:
     """Raw files and tokenizer in folders of the bare names that RDLM loads, split by file name."""
-    by_name = prepared.dataset.by_name
+    dataset, by_name = prepared.dataset, prepared.dataset.by_name
     if by_name is None:
-        raise Refused(f"layout rdlm: {prepared.dataset.key} has none; RDLM is for lm1b only")
+        raise Refused(f"layout rdlm: {dataset.key} has none; RDLM is for lm1b only")
     sources = {}
-    for split in prepared.dataset.splits:
-        for number, path in enumerate(split.paths(prepared.raw)):
+    for split in dataset.splits:
+        for number, path in enumerate(raw.paths(prepared.places, dataset, split)):
             name = f"{by_name.splits[split.name]}-{number:05d}{path.suffix}"
             sources[f"{by_name.dataset}/{name}"] = path
     for name in prepared.model.files:
         sources[f"{by_name.tokenizer}/{name}"] = prepared.tokenizer / name
     known = downloads.read(prepared.places.downloads).files
     return {name: _recorded(prepared, path, known) for name, path in sources.items()}
-
-
-def raw_digests(prepared: Prepared) -> dict[Path, str]:
-    """The SHA-256 that each raw file has by its pin, else by the fetch record; none where none is.
-
-    Raises Refused where a file is in neither, or is a link that leads out of its repository.
-    """
-    known = downloads.read(prepared.places.downloads).files
-    pinned, raw = prepared.dataset.files, prepared.raw
-    repository = raw.parents[1] if prepared.dataset.kind == "hub" else raw
-    paths = {path for split in prepared.dataset.splits for path in split.paths(raw)}
-    return {
-        blob(path, repository): pinned.get(path.relative_to(raw).as_posix())
-        or _recorded(prepared, path, known).sha256
-        for path in sorted(paths)
-    }
 
 
 def _recorded(prepared: Prepared, path: Path, known: Mapping[str, FetchedFile]) -> Placed:
@@ -179,14 +160,21 @@ def check(prepared: Prepared, layout: str, digests: Digests) -> None:
     for path, sha256 in digests.of(wanted).items():
         if sha256 != wanted[path]:
             raise Refused(
-                f"{path}: sha256 {sha256}, prepared was {wanted[path]}; remove the folders "
-                f"{folder} and {prepared.places.processed(prepared.dataset.processed)}, prepare "
-                "again"
+                f"{path}: sha256 {sha256}, prepared was {wanted[path]}; prepare "
+                f"{prepared.dataset.key} again"
             )
 
 
-def build(prepared: Prepared, layout: str) -> Path:
-    """The training cache of a layout, made anew unless it is current.
+def _right(prepared: Prepared, layout: str, digests: Digests) -> bool:
+    try:
+        check(prepared, layout, digests)
+    except Refused:
+        return False
+    return True
+
+
+def build(prepared: Prepared, layout: str, digests: Digests) -> Path:
+    """The training cache of a layout, made anew unless it is current and every byte right.
 
     Raises Refused for an unknown layout, or a manifest of another dataset or length.
     """
@@ -199,7 +187,7 @@ def build(prepared: Prepared, layout: str) -> Path:
             f"{found.sequence_length}, wanted is {dataset.key} at {dataset.sequence_length}"
         )
     ready = current(prepared, layout)
-    if ready is not None:
+    if ready is not None and _right(prepared, layout, digests):
         return ready
     folder = prepared.places.training(layout, dataset.processed)
     part = folder.with_name(f".{folder.name}.part")

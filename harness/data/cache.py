@@ -72,6 +72,7 @@ class _Pinned:
     folder: str
     revision: str
     whole: Callable[[Path], bool]
+    weights: tuple[str, ...] = ()
 
 
 def _has(names: Iterable[str]) -> Callable[[Path], bool]:
@@ -81,7 +82,8 @@ def _has(names: Iterable[str]) -> Callable[[Path], bool]:
 def _revisions(known: Pins, fetched: Downloads) -> Iterator[_Pinned]:
     for model in known.models.values():
         folder = hub_folder("model", model.repo)
-        yield _Pinned(f"model {model.key}", folder, model.revision, _has(model.files))
+        whole, weights = _has(model.files), tuple(model.weights)
+        yield _Pinned(f"model {model.key}", folder, model.revision, whole, weights)
     for dataset in known.datasets.values():
         if dataset.kind == "hub":
             folder, label = hub_folder("dataset", dataset.repo), f"dataset {dataset.key}"
@@ -118,6 +120,7 @@ def _pinned(places: Places, known: Pins) -> Iterator[Item]:
             yield Item(what, "missing", 0)
             continue
         held = sum(path.resolve().stat().st_size for path in _entries(snapshot))
+        what += "" if _has(pin.weights)(snapshot) else " (without weights)"
         yield Item(what, "pinned" if pin.whole(snapshot) else "incomplete", held)
 
 
@@ -135,6 +138,8 @@ def _loose(places: Places, known: Pins) -> Iterator[Item]:
         if not revisions:
             yield Item(folder.name, "not pinned", size(folder), (folder,))
             continue
+        if any(path.is_symlink() for path in (folder, folder / "snapshots", folder / "blobs")):
+            continue  # what it leads to is elsewhere, and not ours to remove
         snapshots = folder / "snapshots"
         needed: set[Path] = set()
         for snapshot in sorted(snapshots.iterdir()) if snapshots.is_dir() else []:
@@ -145,8 +150,10 @@ def _loose(places: Places, known: Pins) -> Iterator[Item]:
                 yield Item(what, "not pinned", size(snapshot), (snapshot,))
         blobs = folder / "blobs"
         for blob in sorted(blobs.iterdir()) if blobs.is_dir() else []:
-            # An incomplete blob of a pinned repository is a download to go on with.
-            if blob.resolve() not in needed and blob.suffix != ".incomplete":
+            if blob.suffix == ".incomplete":  # a download to go on with
+                what = f"{folder.name} download {blob.name[:12]}"
+                yield Item(what, "incomplete", size(blob))
+            elif blob.resolve() not in needed:
                 what = f"{folder.name} blob {blob.name[:12]}"
                 yield Item(what, "not pinned", size(blob), (blob,))
 

@@ -15,6 +15,7 @@ from typing import Any
 
 from harness.canonical import digest
 from harness.data import arrow, manifest
+from harness.data.digests import Digests
 from harness.data.manifest import File, Manifest, SplitCounts
 from harness.data.packing import Packer, Tokens
 from harness.data.pins import Dataset, Model, Split
@@ -38,6 +39,7 @@ class Work:
     tokenizer: Path
     places: Places
     processes: int
+    inputs: str = ""  # the digest of the digests of text and tokenizer
 
     @property
     def contract(self) -> dict[str, object]:
@@ -57,7 +59,10 @@ class Position:
 
 
 def reusable(places: Places, name: str, wanted: dict[str, object]) -> Manifest | None:
-    """The manifest of a set in place that is whole and was made under this contract, else None."""
+    """The manifest of a set in place that was made under this contract, every byte right, or None.
+
+    Digests are remembered by what `stat` says of a file: `verify` corrects what is remembered.
+    """
     path, folder = places.manifest(name), places.processed(name)
     if not (path.is_file() and folder.is_dir()):
         return None
@@ -67,7 +72,8 @@ def reusable(places: Places, name: str, wanted: dict[str, object]) -> Manifest |
         return None
     if dict(found.contract) != wanted or manifest.differences(found, folder):
         return None
-    return found
+    files = {folder / file.path: file.sha256 for file in found.files}
+    return found if Digests(places.digests).of(files) == files else None
 
 
 def prepare(work: Work, progress: Progress) -> Manifest:
@@ -82,7 +88,7 @@ def prepare(work: Work, progress: Progress) -> Manifest:
     places.manifest(name).unlink(missing_ok=True)
     if places.processed(name).exists():
         shutil.rmtree(places.processed(name))
-    journal = _Journal.opened(places.partial(name), digest(work.contract))
+    journal = _Journal.opened(places.partial(name), digest([work.contract, work.inputs]))
     splits: dict[str, SplitCounts] = {}
     known: dict[str, File] = {}
     for split in work.dataset.splits:

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.canonical import digest
-from harness.data import bridge, downloads, manifest, pins
+from harness.data import bridge, downloads, manifest, pins, raw
 from harness.data.bridge import Prepared
 from harness.data.digests import Digests
 from harness.data.manifest import Manifest
@@ -33,8 +33,7 @@ class DataInputs:
 
 def command(dataset: Dataset) -> str:
     """What the user runs to have the dataset ready."""
-    profile = " --profile smoke" if dataset.kind == "embedded" else ""
-    return f"harness prepare {dataset.training_name}{profile}"
+    return f"harness prepare {dataset.key}"
 
 
 def _pinned(project: Project, key: str) -> tuple[Places, Dataset, Model]:
@@ -73,15 +72,17 @@ def visible(project: Project, dataset_key: str) -> tuple[tuple[Path, str], ...]:
 
 
 def shown(project: Project, key: str) -> tuple[tuple[Path, str], ...]:
-    """What shows a pinned model: folders of the Hub cache, and their places below an HF_HOME.
+    """What shows a pinned model: parts of the Hub cache, and their places below an HF_HOME.
 
-    The pinned snapshot, the references, and the blobs that a fetched snapshot's entries are links
-    to; no other revision.
+    The pinned snapshot, the references, and those blobs that the pinned files are links to;
+    nothing of another revision.
     """
     model = pins.load(project.source).model(key)
-    folder = hub_folder("model", model.repo)
-    parts = ["refs", f"snapshots/{model.revision}", *(["blobs"] if model.kind == "hub" else [])]
-    hub = Places.of(project).hub
+    hub, folder = Places.of(project).hub, hub_folder("model", model.repo)
+    snapshot = hub / folder / "snapshots" / model.revision
+    links = [snapshot / name for name in (*model.files, *model.weights)]
+    blobs = {blob(path, hub / folder).name for path in links if path.is_symlink()}
+    parts = ["refs", f"snapshots/{model.revision}", *(f"blobs/{name}" for name in sorted(blobs))]
     return tuple((hub / folder / part, f"hub/{folder}/{part}") for part in parts)
 
 
@@ -114,7 +115,11 @@ def inputs(project: Project, dataset_key: str, layout: str) -> DataInputs:
     found = manifest.read(places.manifest(dataset.processed))
     digests = Digests.of_project(project)
     bridge.check(Prepared(places, dataset, model, found), layout, digests)
-    _check_references(places, dataset, pins.load(project.source))
+    known = pins.load(project.source)
+    _check_references(places, dataset, known)
+    for other in map(known.model, dataset.models):
+        if other.key != model.key:
+            _check_snapshot(places, other, digests)
     snapshot = places.snapshot("model", model.repo, model.revision)
     return DataInputs(
         manifest=found,
@@ -159,13 +164,27 @@ def _check_references(places: Places, dataset: Dataset, known: pins.Pins) -> Non
 
 def _tokenizer_sha256(places: Places, model: Model, digests: Digests) -> str:
     """The digest over a tokenizer's files, each checked against its pin and the fetch record."""
+    _check_names(places, model)
+    return digest({name: sha256 for name, (_, sha256) in _checked(places, model, digests).items()})
+
+
+def _check_snapshot(places: Places, model: Model, digests: Digests) -> None:
+    """The same checks of another model that a run sees: of what is there, weights or none."""
+    snapshot = places.snapshot("model", model.repo, model.revision)
+    there = [name for name in (*model.files, *model.weights) if (snapshot / name).exists()]
+    _check_names(places, model)
+    if there:
+        _checked(places, model, digests, there)
+
+
+def _check_names(places: Places, model: Model) -> None:
+    """A library reads what it finds: there may be nothing but the pinned files."""
     snapshot = places.snapshot("model", model.repo, model.revision)
     pinned_names = {*model.files, *model.weights}
     for path in sorted(snapshot.rglob("*")):
         name = path.relative_to(snapshot).as_posix()
-        if name not in pinned_names and not path.is_dir():  # a tokenizer reads what it finds
+        if name not in pinned_names and not path.is_dir():
             raise Refused(f"{path}: no pinned file of {model.repo}; remove it")
-    return digest({name: sha256 for name, (_, sha256) in _checked(places, model, digests).items()})
 
 
 def _checked(
@@ -214,7 +233,7 @@ def prepare_dataset(
     fetched. What is already right is left as it is. Raises Refused where another process is at
     it, or raw files are missing.
     """
-    from harness.data import embedded, stores
+    from harness.data import stores
     from harness.data.locking import only_one
     from harness.data.prepare import Work, prepare
     from harness.data.tokenise import default_processes
@@ -222,22 +241,37 @@ def prepare_dataset(
     places, dataset, model = _pinned(project, dataset_key)
     make = stores.prepare if dataset.packing == pins.STORES else prepare
     processes = processes or default_processes()
+    digests = Digests.of_project(project)
     with only_one(places.lock(dataset.processed), f"preparing {dataset.key}"):
         if dataset.kind == "embedded":
-            raw = embedded.write_corpus(places, dataset)
-            snapshot = embedded.write_tokenizer(places, model, _text_of(project, model))
+            _generate(project, dataset, model)
             progress(f"{dataset.key} corpus and tokenizer", 1, 1)
-        else:
-            raw = places.snapshot("dataset", dataset.repo, dataset.conversion or dataset.revision)
-            snapshot = places.snapshot("model", model.repo, model.revision)
-            if _snapshot_gaps(places, model) or not raw.is_dir():
-                raise Refused(
-                    f"dataset {dataset.key}: not fetched; run 'harness fetch {dataset.key}'"
-                )
-        found = make(Work(dataset, model, raw, snapshot, places, processes), progress)
+        elif _snapshot_gaps(places, model) or not raw.folder(places, dataset).is_dir():
+            raise Refused(f"dataset {dataset.key}: not fetched; run 'harness fetch {dataset.key}'")
+        text = raw.check(places, dataset, digests, progress)
+        told = digest([sorted(text.values()), _tokenizer_sha256(places, model, digests)])
+        snapshot = places.snapshot("model", model.repo, model.revision)
+        folder = raw.folder(places, dataset)
+        work = Work(dataset, model, folder, snapshot, places, processes, told)
+        found = make(work, progress)
         for layout in bridge.layouts(dataset):
-            bridge.build(Prepared(places, dataset, model, found), layout)
+            bridge.build(Prepared(places, dataset, model, found), layout, digests)
     return found
+
+
+def _generate(project: Project, dataset: Dataset, model: Model) -> None:
+    """Write an embedded corpus and tokenizer, unless they are there.
+
+    After whoever does that now: datasets share corpora and tokenizers.
+    """
+    from harness.data import embedded
+    from harness.data.locking import turn
+
+    places = Places.of(project)
+    places.data.mkdir(parents=True, exist_ok=True)
+    with turn(places.data):
+        embedded.write_corpus(places, dataset)
+        embedded.write_tokenizer(places, model, _text_of(project, model))
 
 
 def _text_of(project: Project, model: Model) -> Path:

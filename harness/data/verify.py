@@ -5,14 +5,13 @@ from pathlib import Path
 
 import numpy as np
 
-from harness.data import arrow, bridge, manifest, ready, stores
+from harness.data import arrow, bridge, manifest, raw, ready, stores
 from harness.data.digests import Digests
 from harness.data.manifest import Manifest, SplitCounts
 from harness.data.pins import STORES
 from harness.data.places import Places
 from harness.data.progress import Progress
 from harness.data.tokenise import load
-from harness.errors import Refused
 from harness.project import Project
 
 
@@ -38,7 +37,7 @@ def verify(places: Places, name: str, progress: Progress) -> Verdict:
     wanted = {folder / file.path: file.sha256 for file in found.files}
     for path, sha256 in Digests(places.digests, full=True).of(wanted, progress).items():
         if sha256 != wanted[path]:
-            problems.append(f"{path}: digest differs from the manifest")
+            problems.append(f"{path}: digest differs from the manifest; prepare the dataset again")
     if problems:
         return Verdict(found, 0, tuple(problems))
     stored = found.contract["packing"] == STORES
@@ -86,11 +85,10 @@ def verify_around(project: Project, key: str, progress: Progress) -> list[str]:
     remembers are believed, unless it distrusts them.
     """
     prepared = ready.prepared(project, key)
-    wanted = bridge.raw_digests(prepared)
-    for path, sha256 in Digests.of_project(project).of(wanted, progress).items():
-        if sha256 != wanted[path]:
-            raise Refused(f"{path}: sha256 {sha256}, wanted is {wanted[path]}; fetch it again")
-    lines = [f"raw text: {len(wanted)} files as pinned or fetched" if wanted else "raw text: gone"]
+    digests, lines = Digests.of_project(project), ["raw text: gone"]
+    if raw.folder(prepared.places, prepared.dataset).exists():
+        files = raw.check(prepared.places, prepared.dataset, digests, progress)
+        lines = [f"raw text: {len(files)} files as pinned or fetched"]
     for layout in bridge.layouts(prepared.dataset):
         ready.inputs(project, key, layout)
         lines.append(f"training cache {layout}: as prepared, with its tokenizer")

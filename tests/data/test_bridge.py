@@ -23,8 +23,12 @@ def prepared(make_work: Callable[..., Work]) -> Prepared:
     return Prepared(work.places, work.dataset, work.model, prepare.prepare(work, silent))
 
 
+def built(prepared: Prepared, layout: str) -> Path:
+    return bridge.build(prepared, layout, Digests(prepared.places.digests))
+
+
 def test_files_are_links_under_the_upstreams_names(prepared: Prepared) -> None:
-    folder = bridge.build(prepared, "lightning")
+    folder = built(prepared, "lightning")
     names = ["bridge.json", "toy_test_bs8.dat", "toy_train_bs8.dat"]
     assert sorted(path.name for path in folder.iterdir()) == names
     processed = prepared.places.processed("toy-bert-8")
@@ -41,7 +45,7 @@ def test_where_no_link_can_be_made_the_file_is_copied(
         raise OSError(18, "Invalid cross-device link")
 
     monkeypatch.setattr(bridge.os, "link", across)
-    folder = bridge.build(prepared, "lightning")
+    folder = built(prepared, "lightning")
     processed = prepared.places.processed("toy-bert-8")
     copy = folder / "toy_train_bs8.dat" / "data-00000.arrow"
     original = processed / "train" / "data-00000.arrow"
@@ -52,27 +56,27 @@ def test_where_no_link_can_be_made_the_file_is_copied(
 
 
 def test_a_current_one_is_left_alone(prepared: Prepared) -> None:
-    folder = bridge.build(prepared, "lightning")
+    folder = built(prepared, "lightning")
     before = (folder.stat().st_ino, folder.stat().st_mtime_ns)
-    bridge.build(prepared, "lightning")
+    built(prepared, "lightning")
     assert (folder.stat().st_ino, folder.stat().st_mtime_ns) == before
 
 
 def test_another_manifest_makes_another_cache(
     prepared: Prepared, make_work: Callable[..., Work]
 ) -> None:
-    bridge.build(prepared, "lightning")
+    built(prepared, "lightning")
     work = make_work({**TEXTS, "train": ["the letter ."] * 30})
     other = replace(prepared, dataset=work.dataset, manifest=prepare.prepare(work, silent))
     assert bridge.current(other, "lightning") is None
-    folder = bridge.build(other, "lightning")
+    folder = built(other, "lightning")
     assert bridge.current(other, "lightning") == folder
     assert bridge.current(prepared, "lightning") is None
 
 
 @pytest.mark.parametrize("harm", ["remove", "shorten", "add", "record"])
 def test_a_spoilt_one_is_made_anew(prepared: Prepared, harm: str) -> None:
-    folder = bridge.build(prepared, "lightning")
+    folder = built(prepared, "lightning")
     state = folder / "toy_train_bs8.dat" / "state.json"
     if harm == "remove":
         state.unlink()
@@ -85,7 +89,7 @@ def test_a_spoilt_one_is_made_anew(prepared: Prepared, harm: str) -> None:
         (folder / "bridge.json").write_text("[]")
     assert bridge.current(prepared, "lightning") is None
     assert bridge.current(replace(prepared), "lightning") is None
-    bridge.build(prepared, "lightning")
+    built(prepared, "lightning")
     assert bridge.current(prepared, "lightning") == folder
 
 
@@ -95,14 +99,14 @@ def test_a_manifest_of_another_dataset_or_length_is_refused(prepared: Prepared) 
         replace(prepared.dataset, sequence_length=9),
     ):
         with pytest.raises(Refused, match="wanted is"):
-            bridge.build(replace(prepared, dataset=dataset), "lightning")
+            built(replace(prepared, dataset=dataset), "lightning")
 
 
 def test_unknown_layouts_are_refused(prepared: Prepared) -> None:
     with pytest.raises(Refused, match="layout other: unknown; one of lightning, rdlm"):
-        bridge.build(prepared, "other")
+        built(prepared, "other")
     with pytest.raises(Refused, match="RDLM is for lm1b only"):
-        bridge.build(prepared, "rdlm")
+        built(prepared, "rdlm")
     assert bridge.layouts(prepared.dataset) == ("lightning",)
 
 
@@ -139,8 +143,8 @@ def test_a_kill_between_any_two_files_is_mended(
 
         with monkeypatch.context() as patched, pytest.raises(KeyboardInterrupt):
             patched.setattr(bridge, "_place", broken)
-            bridge.build(prepared, "lightning")
+            built(prepared, "lightning")
         assert bridge.current(prepared, "lightning") is None
-    folder = bridge.build(prepared, "lightning")
+    folder = built(prepared, "lightning")
     assert bridge.current(prepared, "lightning") == folder
     assert [path.name for path in folder.parent.iterdir()] == [folder.name]

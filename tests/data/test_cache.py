@@ -60,6 +60,7 @@ def test_survey(project: Project) -> None:
         f"model absent@{PINNED[:12]}": "missing",
         f"models--toy@{OLD[:12]}": "not pinned",
         "models--owner--other": "not pinned",
+        "models--toy download c.incomplete": "incomplete",
     }
     assert items[f"model toy@{PINNED[:12]}"].size == len(b"same in both") + len(b"new")
     assert items["models--owner--other"].size == 1

@@ -283,7 +283,12 @@ def test_a_size_that_is_none_is_refused(
 def test_a_listing_that_is_none_is_one_line(
     hub: StandIn, monkeypatch: pytest.MonkeyPatch, answer: object
 ) -> None:
-    monkeypatch.setattr("huggingface_hub.hf_api.paginate", lambda *_, **__: answer)
+    from huggingface_hub.hf_api import RepoFile
+
+    def as_the_library_reads_it(*_: object, **__: object) -> list[RepoFile]:
+        return [RepoFile(**entry) for entry in answer]  # type: ignore[attr-defined]
+
+    monkeypatch.setattr("huggingface_hub.HfApi.list_repo_tree", as_the_library_reads_it)
     with pytest.raises(HarnessError, match="answer is not understood") as caught:
         Hub(hub.endpoint).files(REPOSITORY)
     assert "\n" not in str(caught.value)

@@ -81,6 +81,12 @@ def test_names_resolve_by_profile() -> None:
         KNOWN.model("nothing")
 
 
+def test_the_studys_stories_are_those_of_smoke_in_shorter_rows() -> None:
+    study, smoke = KNOWN.dataset("study-owt"), KNOWN.dataset("smoke-owt")
+    assert (study.files, study.generator) == (smoke.files, smoke.generator)
+    assert (study.sequence_length, study.processed) == (256, "study-owt-gpt2-256")
+
+
 def _broken(change: Any) -> dict[str, Any]:
     document: dict[str, Any] = json.loads((SOURCE / "pins.json").read_text())
     change(document)

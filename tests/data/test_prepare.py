@@ -187,9 +187,10 @@ def test_finished_shards_are_not_made_again(
 def test_a_whole_set_is_reused_untouched(make_work: MakeWork) -> None:
     work = make_work({"train": corpus(6, 30)})
     first = prepare.prepare(work, silent)
-    times = {p: p.stat().st_mtime_ns for p in work.places.data.rglob("*")}
+    folder = work.places.processed(work.dataset.processed)
+    times = {p: p.stat().st_mtime_ns for p in folder.rglob("*")}
     assert prepare.prepare(work, silent) == first
-    assert {p: p.stat().st_mtime_ns for p in work.places.data.rglob("*")} == times
+    assert {p: p.stat().st_mtime_ns for p in folder.rglob("*")} == times
 
 
 @pytest.mark.parametrize("harm", ["remove", "shorten", "add", "manifest"])
@@ -248,7 +249,7 @@ def test_a_journal_that_is_none_is_begun_anew(make_work: MakeWork, text: str) ->
     work = make_work({"train": corpus(11, 30)})
     folder = work.places.partial(work.dataset.processed)
     folder.mkdir(parents=True)
-    fingerprint = json.dumps(digest(work.contract))
+    fingerprint = json.dumps(digest([work.contract, work.inputs]))
     (folder / "journal.json").write_text(text.replace("FP", f'{fingerprint}, "splits": [1]'))
     prepare.prepare(work, silent)
     assert rows(work, "train") == reference(work, corpus(11, 30))

@@ -53,8 +53,8 @@ def test_nothing_there_is_named_with_the_command(smoke: Project, tmp_path: Path)
     empty = Project(source=smoke.source, root=tmp_path)
     lines = ready.missing(empty, KEY, "lightning")
     assert len(lines) == 3
-    assert all(line.endswith("run 'harness prepare lm1b --profile smoke'") for line in lines)
-    with pytest.raises(Refused, match="not ready; run 'harness prepare lm1b --profile smoke'"):
+    assert all(line.endswith("run 'harness prepare smoke-lm1b'") for line in lines)
+    with pytest.raises(Refused, match="not ready; run 'harness prepare smoke-lm1b'"):
         ready.inputs(empty, KEY, "lightning")
     assert "run 'harness prepare lm1b'" in ready.missing(empty, "lm1b", "lightning")[0]
     assert list(tmp_path.iterdir()) == []
@@ -158,11 +158,11 @@ def test_a_hub_dataset_is_not_embedded(smoke: Project) -> None:
 
 def test_a_run_sees_pinned_snapshots_only(smoke: Project) -> None:
     places = [place for _, place in ready.visible(smoke, "lm1b")]
-    assert len(places) == 6
+    assert len(places) == 4
     for place in places:
         repository, what = place.split("/")[1:3]
         assert repository in ("models--bert-base-uncased", "models--gpt2-large")
-        assert what in ("refs", "blobs", "snapshots")
+        assert what in ("refs", "snapshots")
     revision = ready.inputs(smoke, KEY, "lightning").tokenizer_revision
     assert [place for _, place in ready.visible(smoke, KEY)] == [
         "hub/models--smoke-bert/refs",
