@@ -116,9 +116,13 @@ class Di4C(Masked):
         return loss + divergence(averaged(later, 1), marginal) - gain(student, drawn).mean(1)
 
     def time(self, uniform: Tensor) -> Tensor:
-        """One time for the batch, (B,), on the grid of T steps."""
+        """One time for the batch, (B,), on the grid of T steps.
+
+        That of any row: each is from a stratum of its own, and the first one's are early times.
+        """
         below, delta = torch.rand(()) < HIDDEN_SHARE, self.config.distil_delta
-        t = uniform[0] * delta if below else delta + (1 - delta) * uniform[0]
+        one = uniform[torch.randint(len(uniform), ())]
+        t = one * delta if below else delta + (1 - delta) * one
         return ((t * self.config.T).floor() + 1).expand(len(uniform)) / self.config.T
 
     def weight(self, t: Tensor) -> Tensor:

@@ -97,6 +97,16 @@ def test_times_lie_on_the_grid_and_are_one_for_the_batch(model: Di4C) -> None:
     assert first == pytest.approx(0.3 + 0.7 * (1 / 16 - 0.02) / 0.98, abs=0.06)
 
 
+@pytest.mark.parametrize("rows", [1, 2, 8])
+def test_times_are_even_whatever_the_batch(model: Di4C, rows: int) -> None:
+    """Each row's uniform number is from a stratum of its own, as the training loop has it."""
+    torch.manual_seed(0)
+    strata = torch.arange(rows)
+    times = torch.stack([model.time((torch.rand(rows) + strata) / rows)[0] for _ in range(2000)])
+    late = (times > 0.5).double().mean().item()
+    assert late == pytest.approx(0.7 * 0.5 / 0.98, abs=0.04)
+
+
 def test_losses_against_their_definitions(model: Di4C) -> None:
     """Both kinds of batch, recomputed from the networks' own predictions."""
     perturbed(model.backbone, 0.1)
