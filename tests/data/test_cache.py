@@ -94,6 +94,30 @@ def test_removal_does_not_follow_links(project: Project, tmp_path: Path) -> None
     assert (precious / "file").read_text() == "keep"
 
 
+@pytest.mark.parametrize("part", ["", "snapshots", "blobs"])
+def test_a_pinned_repository_that_lies_elsewhere_is_not_looked_into(
+    project: Project, tmp_path: Path, part: str
+) -> None:
+    """A cache of several projects, say: what this one does not pin there is another's."""
+    here, elsewhere = Places.of(project).hub / "models--toy" / part, tmp_path / "elsewhere"
+    here.rename(elsewhere)
+    here.symlink_to(elsewhere)
+    before = sorted(elsewhere.rglob("*"))
+    cache.remove(cache.unpinned(_survey(project).values()))
+    assert sorted(elsewhere.rglob("*")) == before
+
+
+def test_missing_weights_are_told(project: Project) -> None:
+    path = project.source / "pins.json"
+    document = json.loads(path.read_text())
+    document["models"]["toy"]["weights"] = {"model.safetensors": None}
+    path.write_text(json.dumps(document))
+    what = f"model toy@{PINNED[:12]} (without weights)"
+    assert _survey(project)[what].state == "pinned"
+    (Places.of(project).snapshot("model", "toy", PINNED) / "model.safetensors").write_bytes(b"w")
+    assert f"model toy@{PINNED[:12]}" in _survey(project)
+
+
 def _cache(project: Project, *words: str, answer: str = "") -> str:
     command = group.get_command(None, "cache")  # type: ignore[arg-type]
     assert command is not None
