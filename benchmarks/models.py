@@ -27,8 +27,8 @@ BASES = ("mdlm", "duo", "flm", "candi", "rdlm")
 STUDENTS = (
     ("mdlm_sdtt", "lm1b", "mdlm", 4),
     ("mdlm_di4c", "lm1b", "mdlm", 2),
+    ("mdlm_di4c", "owt", "mdlm", 1),
     ("mdlm_di4c", "owt", "mdlm", 2),
-    ("mdlm_di4c", "owt", "mdlm", 4),
     ("duo_dcd", "lm1b", "duo", 4),
     ("duo_di4c", "lm1b", "duo", 2),
     ("fmlm", "lm1b", "flm", 2),
