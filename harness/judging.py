@@ -88,5 +88,5 @@ def judge(project: Project, key: str) -> Judge:
 def mounts(project: Project, key: str) -> list[Mount]:
     """What shows the pinned model `key`, and no other revision of it, in a trainer's Hub cache."""
     shown = ready.shown(project, key)
-    there = [(path, below) for path, below in shown if path.is_dir()]
+    there = [(path, below) for path, below in shown if path.exists()]
     return [Mount(path, f"{places.HUGGINGFACE}/{below}") for path, below in there]

@@ -1,14 +1,14 @@
 """`harness audit`: check a run folder, or every run below a folder."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.arguments import RUN
 from harness.cli.distrust import full_option
-from harness.cli.paths import RUN
+from harness.cli.saying import say_json
 from harness.project import Project
 
 if TYPE_CHECKING:
@@ -54,7 +54,7 @@ def command(project: Project, run: Path, paper: bool, as_json: bool) -> None:
         for entry, found in zip(document["runs"], audits, strict=True):
             if paper:
                 entry["paper"] = [one.record() for one in figures[found.run]]
-        click.echo(json.dumps(document["runs"][0] if single else document, indent=1))
+        say_json(document["runs"][0] if single else document)
     else:
         _tell(audits, single)
         for where, comparisons in figures.items():

@@ -5,8 +5,8 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.saying import say
 from harness.project import Project
-from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.data.cache import Item
@@ -37,7 +37,7 @@ def _data(project: Project, remove: bool, yes: bool) -> None:
         _list(items)
         return
     if not cache.unpinned(items):
-        click.echo("nothing to remove: all that is there is pinned")
+        say("nothing to remove: all that is there is pinned")
         return
     # A fetch has files that no snapshot names yet.
     with only_one(places.lock("fetch"), "fetching"):
@@ -53,16 +53,16 @@ def _list(items: list["Item"]) -> None:
         state: sum(item.size for item in items if item.state == state)
         for state in ("pinned", "incomplete", "not pinned")
     }
-    click.echo(", ".join(f"{_mib(amount)} {state}" for state, amount in held.items()))
-    click.echo("missing is brought by: harness fetch NAME, harness prepare NAME")
+    say(", ".join(f"{_mib(amount)} {state}" for state, amount in held.items()))
+    say("missing is brought by: harness fetch NAME, harness prepare NAME")
     if any(item.state == "not pinned" for item in items):
-        click.echo("not pinned is removed by: harness cache --remove")
+        say("not pinned is removed by: harness cache --remove")
 
 
 def _show(items: Iterable["Item"]) -> None:
     for item in items:
         amount = "-" if item.state == "missing" else _mib(item.size)
-        click.echo(printable(f"{item.state:10} {amount:>16}  {item.what}"))
+        say(f"{item.state:10} {amount:>16}  {item.what}")
 
 
 def _environments(project: Project, remove: bool, yes: bool) -> None:
@@ -74,20 +74,20 @@ def _environments(project: Project, remove: bool, yes: bool) -> None:
     for one in chosen if remove else found:
         state, total = "in use" if one.used else "old", sum(size[path] for path in one.closure)
         name = one.link.name[: len(one.name) + 13]
-        click.echo(printable(f"{state:10} {_mib(total):>16}  {name}"))
+        say(f"{state:10} {_mib(total):>16}  {name}")
     theirs = built.only_theirs(chosen, found)
     freed = sum(size[path] for path in theirs)
     if not remove:
-        click.echo(f"{len(chosen)} old; removing them frees up to {_mib(freed)}: files are shared")
+        say(f"{len(chosen)} old; removing them frees up to {_mib(freed)}: files are shared")
     elif not chosen:
-        click.echo("nothing to remove: all that is there is in use")
+        say("nothing to remove: all that is there is in use")
     else:
         _ask_and_remove(len(chosen), freed, yes, lambda: built.remove(chosen, theirs))
 
 
 def _ask_and_remove(count: int, size: int, yes: bool, remove: Callable[[], int]) -> None:
     if yes or click.confirm(f"remove these {count} ({_mib(size)})?"):
-        click.echo(f"removed {count} ({_mib(remove())})")
+        say(f"removed {count} ({_mib(remove())})")
 
 
 def _mib(size: int) -> str:

@@ -5,8 +5,8 @@ from pathlib import Path
 import click
 
 from harness.cli.faults import Faults
+from harness.cli.saying import say
 from harness.project import Project
-from harness.text import printable
 
 
 @click.command()
@@ -21,7 +21,7 @@ def command(project: Project, runs: tuple[str, ...]) -> None:
     from harness.slurm.cancel import cancel
 
     for job, run in cancel(project, [_name(run) for run in runs], Faults()):
-        click.echo(printable(f"cancelled  {job:10} {run.name}"))
+        say(f"cancelled  {job:10} {run.name}")
 
 
 def _name(run: str) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from harness import mirrors
-from harness.cli.paths import Place
+from harness.cli.arguments import Place
 from harness.plan import Choices
 
 LOCKED = ("global_batch", "lr", "rounds", "steps_per_round", "teacher_family")

@@ -9,11 +9,11 @@ import click
 from harness import conform
 from harness.chain import chain
 from harness.cli.choices import mirror_option
+from harness.cli.saying import say
 from harness.errors import HarnessError, Refused
 from harness.plan import Choices, plan
 from harness.project import Project
 from harness.recipes import load
-from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.cli.progress import Reporter
@@ -76,4 +76,4 @@ def _train(project: Project, choices: Choices, reporter: "Reporter") -> Path:
 
 
 def _line(cells: Any) -> None:
-    click.echo(printable(f"| {' | '.join(cells)} |"))
+    say(f"| {' | '.join(cells)} |")

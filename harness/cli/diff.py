@@ -1,15 +1,14 @@
 """`harness diff`: what differs between two runs."""
 
-import json
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
 
-from harness.cli.paths import RUN
+from harness.cli.arguments import RUN, STEPS
+from harness.cli.saying import say, say_json
 from harness.project import Project
-from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.difference import Difference, Series
@@ -20,7 +19,7 @@ if TYPE_CHECKING:
 @click.argument("second", type=RUN)
 @click.option(
     "--steps",
-    type=click.IntRange(1, 1_000_000_000),
+    type=STEPS,
     help="Compare measurements up to this step only.",
 )
 @click.option("--json", "as_json", is_flag=True, help="Print the differences as JSON.")
@@ -43,10 +42,10 @@ def command(project: Project, first: Path, second: Path, steps: int | None, as_j
 def show(found: "Difference", as_json: bool) -> None:
     """Print a comparison, for people or as JSON, and exit with its status."""
     if as_json:
-        click.echo(json.dumps(found.record(), indent=1))
+        say_json(found.record())
     else:
         for line in lines(found):
-            click.echo(printable(line))
+            say(line)
     sys.exit(found.exit_code)
 
 

@@ -1,17 +1,17 @@
 """`harness doctor`: what is ready on this machine, and how to mend what is not."""
 
-import json
 import sys
 from dataclasses import asdict
 
 import click
 
 from harness.cli.choices import mirror_option
+from harness.cli.saying import note, say, say_json
 from harness.doctor import examine, ready
 from harness.probe import Check
 from harness.project import Project
 from harness.sources import Mirror
-from harness.text import lines, printable
+from harness.text import lines
 
 STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
 
@@ -33,7 +33,7 @@ def command(
         sys.exit(_imports(project, environment, mirrors, as_json))
     checks = examine(project)
     if as_json:
-        click.echo(json.dumps([asdict(check) for check in checks], indent=1))
+        say_json([asdict(check) for check in checks])
     else:
         _show(checks)
     sys.exit(0 if ready(checks) else 1)
@@ -62,10 +62,10 @@ def _show(checks: list[Check]) -> None:
 def _imports(project: Project, environment: str, mirrors: dict[str, Mirror], as_json: bool) -> int:
     from harness.imports import check
 
-    found = check(project, environment, mirrors, lambda line: click.echo(printable(line), err=True))
+    found = check(project, environment, mirrors, note)
     failed = sum(one.failed for ones in found.values() for one in ones)
     if as_json:
-        click.echo(json.dumps({name: [asdict(o) for o in ones] for name, ones in found.items()}))
+        say_json({name: [asdict(o) for o in ones] for name, ones in found.items()})
         return int(failed > 0)
     for name, ones in found.items():
         for one in ones:
@@ -73,9 +73,9 @@ def _imports(project: Project, environment: str, mirrors: dict[str, Mirror], as_
                 what = f"{one.module} {one.name}".strip()
                 state = "is not there, and no training needs it" if one.optional else "FAILS"
                 told = f"{name}: {what} {state}: {one.error} ({one.places[0]})"
-                click.echo(printable(told))
+                say(told)
         modules = {one.module: one.provider for one in ones if not one.error}
         adapted = sorted(name for name, provider in modules.items() if provider == "adapters")
         beside = f", {len(adapted)} of them from adapters: {', '.join(adapted)}" if adapted else ""
-        click.echo(printable(f"{name}: {len(modules)} modules import{beside}"))
+        say(f"{name}: {len(modules)} modules import{beside}")
     return int(failed > 0)

@@ -1,15 +1,14 @@
 """`harness evaluate`: measure a completed run's checkpoint."""
 
-import json
 from pathlib import Path
 
 import click
 
+from harness.cli.arguments import RUN
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
-from harness.cli.paths import RUN
+from harness.cli.saying import note, say, say_json
 from harness.project import Project
-from harness.text import printable
 
 
 @click.command()
@@ -27,15 +26,12 @@ def command(project: Project, run: Path, name: str, as_json: bool) -> None:
     """
     from harness.evaluation import evaluate, ready
 
-    def say(line: str) -> None:
-        click.echo(printable(line), err=True)
-
-    launch = ready(project, run.resolve(), name, say)
-    say(f"evaluating {run.resolve().name}: {name}")
+    launch = ready(project, run.resolve(), name, note)
+    note(f"evaluating {run.resolve().name}: {name}")
     outcome = evaluate(launch)
     record = outcome.record
     if as_json:
-        click.echo(json.dumps({"folder": str(outcome.folder), **record}, indent=1))
+        say_json({"folder": str(outcome.folder), **record})
         return
     rows = {
         "skipped" if outcome.skipped else "evaluated": outcome.folder,
@@ -43,4 +39,4 @@ def command(project: Project, run: Path, name: str, as_json: bool) -> None:
         record["metric"].replace("_", " "): f"{record['value']:.6g}",
     }
     for title, value in rows.items():
-        click.echo(printable(f"{title:22} {value}"))
+        say(f"{title:22} {value}")

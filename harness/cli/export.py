@@ -4,10 +4,10 @@ from pathlib import Path
 
 import click
 
-from harness.cli.paths import RUN, Place
+from harness.cli.arguments import RUN, Place
+from harness.cli.saying import say
 from harness.errors import HarnessError, Refused
 from harness.project import Project
-from harness.text import printable
 
 FILE = Place(dir_okay=False)
 
@@ -49,7 +49,7 @@ def command(
         if sign is not None:
             raise Refused("--sign: only the in-toto format is signed")
         crate.write(project, run, output.resolve(), license_)
-        click.echo(printable(str(output)))
+        say(str(output))
     else:
         from harness.export.signing import sign as signed
         from harness.export.statement import statement
@@ -57,7 +57,7 @@ def command(
 
         made = statement(project, run)
         publish_bytes(output.resolve(), signed(made, sign) if sign else made)
-        click.echo(printable(str(output)))
+        say(str(output))
 
 
 def _verify(run: Path, envelope: Path, key: Path) -> None:
@@ -78,4 +78,4 @@ def _verify(run: Path, envelope: Path, key: Path) -> None:
     if differing:
         raise HarnessError(f"{run}: {differing[0]} is not as signed ({len(differing)} in all)")
     done = f"{envelope}: signed by {key}, and all {len(here)} digests are {run.name}'s"
-    click.echo(printable(done))
+    say(done)

@@ -2,8 +2,7 @@
 
 from pathlib import Path
 
-import click
-
+from harness.cli.saying import note
 from harness.errors import HarnessError
 from harness.text import short
 
@@ -19,4 +18,4 @@ class Faults:
         """Say why `path` is passed over."""
         if path not in self._said:
             self._said.add(path)
-            click.echo(f"harness: {short(str(error), 500)}; passed over", err=True)
+            note(f"harness: {short(str(error), 500)}; passed over")

@@ -7,10 +7,10 @@ import click
 from harness.cli.bars import bars
 from harness.cli.choices import mirror_option
 from harness.cli.distrust import full_option
+from harness.cli.saying import note, say
 from harness.errors import Refused
 from harness.project import Project
 from harness.sources import Mirror, look, pin, pins
-from harness.text import printable
 
 
 @click.command()
@@ -56,10 +56,10 @@ def _upstream(project: Project, name: str, mirrors: dict[str, Mirror], dry_run: 
 
     if dry_run:
         found = look(project, name, mirrors)
-        click.echo(f"{found.label}: {'to fetch' if found.missing else found.path}")
+        say(f"{found.label}: {'to fetch' if found.missing else found.path}")
         return
-    found = realise(project, name, mirrors, lambda line: click.echo(line, err=True))
-    click.echo(f"{found.label}: {found.path}")
+    found = realise(project, name, mirrors, note)
+    say(f"{found.label}: {found.path}")
 
 
 def _from_hub(
@@ -80,8 +80,8 @@ def _from_hub(
     if dry_run:
         for target in files:
             told = f"{target.entry.size:>14} {target.wanted.repository} {target.entry.path}"
-            click.echo(printable(told))
-        click.echo(f"{len(files)} files, {left} bytes to fetch")
+            say(told)
+        say(f"{len(files)} files, {left} bytes to fetch")
         return
     required = fetch.required(places, known, files)
     disk = fetch.check_disk(places, required, override=allow_low_disk)
@@ -93,4 +93,4 @@ def _from_hub(
         for part in reversed(parts):
             fetch.write_reference(places, part.repository)
         fetch.record(places, known, found, parts, disk)
-    click.echo(f"{len(found)} files, all as announced; recorded in {places.downloads}")
+    say(f"{len(found)} files, all as announced; recorded in {places.downloads}")

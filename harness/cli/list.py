@@ -2,6 +2,7 @@
 
 import click
 
+from harness.cli.saying import say
 from harness.project import Project
 from harness.recipes import load
 
@@ -19,34 +20,30 @@ def command(project: Project, environments: bool) -> None:
         _environments(project)
         return
     catalogue = load(project.source)
-    click.echo(
-        f"{'model':12} {'dataset':8} {'source':7} {'steps':>8} {'batch':>5} {'lr':>7}  teacher"
-    )
+    say(f"{'model':12} {'dataset':8} {'source':7} {'steps':>8} {'batch':>5} {'lr':>7}  teacher")
     for model, dataset in catalogue.pairs():
         recipe = catalogue.recipe(model, dataset)
         fields = recipe.fields
-        click.echo(
+        say(
             f"{model:12} {dataset:8} {recipe.source:7} {fields['max_steps']:>8} "
             f"{fields['global_batch']:>5} {fields['lr']:>7}  {fields.get('teacher_family', '-')}"
         )
     for name, description in catalogue.profiles().items():
-        click.echo(f"profile {name}: {description}")
+        say(f"profile {name}: {description}")
 
 
 def _environments(project: Project) -> None:
     from harness.environments import described
 
-    click.echo(f"{'environment':12} {'python':6} {'platform':22} {'files':>5} {'size':>7}  used by")
+    say(f"{'environment':12} {'python':6} {'platform':22} {'files':>5} {'size':>7}  used by")
     for one in described(project):
         size = "-" if one.size is None else f"{one.size / 1e9:.1f} GB"
         used = ", ".join(one.users) or "the harness"
         beyond = f"  (extends {', '.join(one.extends)})" if one.extends else ""
-        click.echo(
+        say(
             f"{one.name:12} {one.python:6} {one.platform:22} {one.wheels:>5} {size:>7}  "
             f"{used}{beyond}"
         )
         for deviation in one.deviations:
-            click.echo(f"  - {deviation.what}: {deviation.reason}")
-    click.echo(
-        "size: in the Nix store with all it needs, once built; files are shared between them"
-    )
+            say(f"  - {deviation.what}: {deviation.reason}")
+    say("size: in the Nix store with all it needs, once built; files are shared between them")

@@ -5,7 +5,8 @@ from pathlib import Path
 import click
 
 from harness import lock
-from harness.cli.paths import Place
+from harness.cli.arguments import Place
+from harness.cli.saying import say
 from harness.errors import HarnessError
 from harness.nix import host_python
 from harness.project import Project
@@ -33,8 +34,8 @@ def command(
     path = folder / f"{environment}.json"
     if not check:
         lock.write(folder, fresh)
-        click.echo(f"{path}: {len(fresh.wheels)} files")
+        say(f"{path}: {len(fresh.wheels)} files")
     elif lock.load(folder, environment) != fresh:
         raise HarnessError(f"{path}: out of date; run: harness lock {environment}")
     else:
-        click.echo(f"{path}: up to date")
+        say(f"{path}: up to date")

@@ -4,8 +4,9 @@ from pathlib import Path
 
 import click
 
+from harness.cli.arguments import LINES, Place
 from harness.cli.faults import Faults
-from harness.cli.paths import Place
+from harness.cli.saying import say_lines
 from harness.project import Project
 
 
@@ -15,7 +16,7 @@ from harness.project import Project
 @click.option(
     "--lines",
     "-n",
-    type=click.IntRange(0, 1_000_000_000),
+    type=LINES,
     help="Begin with the last lines of each.",
 )
 @click.pass_obj
@@ -29,4 +30,4 @@ def command(project: Project, run: Path, follow: bool, lines: int | None) -> Non
 
     faults = Faults()
     for line in lines_of(lambda: of_run(project, run, faults), lines, follow):
-        click.echo(line)
+        say_lines(line)

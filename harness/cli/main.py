@@ -9,6 +9,7 @@ from pathlib import Path
 
 import click
 
+from harness.cli.saying import note
 from harness.errors import HarnessError, Refused
 from harness.files import impossible
 from harness.project import Project
@@ -120,7 +121,7 @@ def main() -> None:
 def _failed(message: str, status: int) -> int:
     """Say why the command failed, in one line that a terminal takes for text."""
     with suppress(OSError):  # nobody may listen any more
-        click.echo(f"harness: {line(message)}", err=True)
+        note(f"harness: {line(message)}")
     return status
 
 

@@ -5,8 +5,9 @@ from pathlib import Path
 
 import click
 
+from harness.cli.arguments import RUN
 from harness.cli.bars import bars
-from harness.cli.paths import RUN
+from harness.cli.saying import say
 from harness.errors import Refused
 from harness.project import Project
 from harness.sources import pins as upstreams
@@ -53,6 +54,6 @@ def command(
         entry = pinning.pin(hub, places, chosen, progress)
         new = pinning.add(path, name, chosen, entry)
     state = "added to" if new else "stands already in"
-    click.echo(f"{name}: {chosen.repo}@{chosen.revision}, {state} {path}")
+    say(f"{name}: {chosen.repo}@{chosen.revision}, {state} {path}")
     if new:
-        click.echo(f"to fetch it: harness fetch {name}")
+        say(f"to fetch it: harness fetch {name}")

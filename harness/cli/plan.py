@@ -1,10 +1,9 @@
 """`harness plan`: a launch, fully decided, without side effects."""
 
-import json
-
 import click
 
 from harness.cli.choices import one_or_many
+from harness.cli.saying import say, say_json
 from harness.errors import Refused
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
@@ -38,10 +37,10 @@ def command(project: Project, choices: Choices, everything: bool, as_json: bool)
 def show_plan(planned: Plan, as_json: bool) -> None:
     """Print a plan, for people or as JSON."""
     if as_json:
-        click.echo(json.dumps(planned.record(), indent=1))
+        say_json(planned.record())
         return
     recipe = planned.recipe
-    click.echo(f"{recipe.title} on {recipe.dataset}, profile {recipe.profile}")
+    say(f"{recipe.title} on {recipe.dataset}, profile {recipe.profile}")
     rows = {
         "source": f"{planned.source.label} ({recipe.entrypoint})",
         "environment": recipe.environment,
@@ -55,14 +54,14 @@ def show_plan(planned: Plan, as_json: bool) -> None:
         "run folder": str(planned.run),
     }
     for name, value in rows.items():
-        click.echo(f"  {name:12} {value}")
-    click.echo("command, in the sandbox")
+        say(f"  {name:12} {value}")
+    say("command, in the sandbox")
     for word in planned.argv:
-        click.echo(f"  {word}")
-    click.echo("mounts")
+        say(f"  {word}")
+    say("mounts")
     for mount in planned.mounts:
-        click.echo(f"  {mount.target:26} {'rw' if mount.writable else 'ro'}  {mount.source}")
-    click.echo("inputs")
+        say(f"  {mount.target:26} {'rw' if mount.writable else 'ro'}  {mount.source}")
+    say("inputs")
     for entry in planned.inputs:
         for line in entry.missing or ("ready",):
-            click.echo(f"  {entry.name:12} {line}")
+            say(f"  {entry.name:12} {line}")

@@ -2,7 +2,9 @@
 
 import click
 
+from harness.cli.arguments import CORES
 from harness.cli.bars import bars
+from harness.cli.saying import say
 from harness.project import Project
 
 
@@ -17,7 +19,7 @@ from harness.project import Project
 )
 @click.option(
     "--processes",
-    type=click.IntRange(1, 4096),
+    type=CORES,
     help="Default: one a usable core, at most 8 (2 GiB).",
 )
 @click.pass_obj
@@ -33,5 +35,5 @@ def command(project: Project, dataset: str, profile: str, processes: int | None)
     with bars() as progress:
         found = ready.prepare_dataset(project, key, progress, processes)
     for split, counts in found.splits.items():
-        click.echo(f"{split}: {counts.documents} documents, {counts.sequences} sequences")
-    click.echo(f"manifest {found.sha256()}")
+        say(f"{split}: {counts.documents} documents, {counts.sequences} sequences")
+    say(f"manifest {found.sha256()}")

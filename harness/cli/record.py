@@ -4,9 +4,9 @@ from pathlib import Path
 
 import click
 
-from harness.cli.paths import RUN
+from harness.cli.arguments import RUN
+from harness.cli.saying import say
 from harness.project import Project
-from harness.text import printable
 
 
 @click.command()
@@ -30,4 +30,4 @@ def command(project: Project, runs: tuple[Path, ...], source: Path | None) -> No
         entry = record(checkout, run.resolve())
         bases = len(entry["results"])
         told = f"{FILE}: {entry['model']} on {entry['dataset']}, {bases} base(s)"
-        click.echo(printable(told))
+        say(told)

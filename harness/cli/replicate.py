@@ -4,19 +4,17 @@ from pathlib import Path
 
 import click
 
+from harness.cli.arguments import RUN, STEPS
 from harness.cli.diff import show
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
-from harness.cli.paths import RUN
 from harness.plan import plan
 from harness.project import Project
 
 
 @click.command()
 @click.argument("run", type=RUN)
-@click.option(
-    "--steps", type=click.IntRange(1, 1_000_000_000), help="Stop after this step; compare up to it."
-)
+@click.option("--steps", type=STEPS, help="Stop after this step; compare up to it.")
 @click.option("--name", help="Name of the new run folder, instead of RUN's with -replica.")
 @click.option("--json", "as_json", is_flag=True, help="Print the comparison as JSON.")
 @limit_options

@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING
 
 import click
 
+from harness.cli.arguments import RUN, Place
 from harness.cli.distrust import full_option
-from harness.cli.paths import RUN, Place
+from harness.cli.saying import note, say_lines
 from harness.project import Project
-from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.audit import Audit
@@ -49,7 +49,7 @@ def command(project: Project, run: Path, output: Path | None, form: str | None) 
         page = gather(project, audit_all(Machine(project), runs, told))
     text = html(page) if form == "html" else markdown(page)
     if output is None:
-        click.echo(text, nl=False)
+        say_lines(text.removesuffix("\n"))
     else:
         publish_bytes(output.resolve(), text.encode())
-        click.echo(printable(f"{output}: {len(runs)} run(s)"), err=True)
+        note(f"{output}: {len(runs)} run(s)")

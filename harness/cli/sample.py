@@ -5,21 +5,19 @@ from pathlib import Path
 
 import click
 
+from harness.cli.arguments import ROWS, RUN, STEPS
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
-from harness.cli.paths import RUN
+from harness.cli.saying import note, say
 from harness.project import Project
-from harness.text import printable
 
 
 @click.command()
 @click.argument("run", type=RUN)
-@click.option(
-    "--count", type=click.IntRange(1, 1_000_000), default=4, show_default=True, help="Rows to draw."
-)
+@click.option("--count", type=ROWS, default=4, show_default=True, help="Rows to draw.")
 @click.option(
     "--steps",
-    type=click.IntRange(1, 1_000_000),
+    type=STEPS,
     default=128,
     show_default=True,
     help="Steps of the sampler; distilled models need few.",
@@ -36,11 +34,8 @@ def command(project: Project, run: Path, count: int, steps: int, seed: int, as_j
     """
     from harness.sampling import Draw, sample
 
-    def say(line: str) -> None:
-        click.echo(printable(line), err=True)
-
-    for number, row in enumerate(sample(project, run.resolve(), Draw(count, steps, seed), say), 1):
+    for number, row in enumerate(sample(project, run.resolve(), Draw(count, steps, seed), note), 1):
         if as_json:
-            click.echo(json.dumps({"ids": row.ids, "text": row.text}))
+            say(json.dumps({"ids": row.ids, "text": row.text}))
         else:
-            click.echo(f"[{number}] {printable(row.text)}")
+            say(f"[{number}] {row.text}")

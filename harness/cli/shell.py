@@ -8,9 +8,9 @@ import click
 from harness import places
 from harness.cli.choices import launch_choices
 from harness.cli.distrust import full_option
+from harness.cli.saying import note
 from harness.plan import Choices, plan
 from harness.project import Project
-from harness.text import printable
 
 
 @click.command()
@@ -26,7 +26,7 @@ def command(project: Project, choices: Choices, words: tuple[str, ...]) -> None:
     from harness import sandbox
     from harness.launch import ready_launch
 
-    launch = ready_launch(project, plan(project, choices), _say)
+    launch = ready_launch(project, plan(project, choices), note)
     box = launch.box()
     inside = replace(
         box,
@@ -35,7 +35,3 @@ def command(project: Project, choices: Choices, words: tuple[str, ...]) -> None:
     )
     process = sandbox.start(inside, list(words) or ["/bin/sh"], stdin=None)
     sys.exit(process.wait())
-
-
-def _say(line: str) -> None:
-    click.echo(printable(line), err=True)

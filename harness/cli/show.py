@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import click
 
+from harness.cli.saying import say, say_lines
 from harness.project import Project
 from harness.recipes import Catalogue, Recipe, load
 
@@ -32,22 +33,22 @@ def command(project: Project, model: str, dataset: str, profile: str) -> None:
     catalogue = load(project.source)
     recipe = catalogue.recipe(model, dataset, profile)
     evidence = str(recipe.fields["evidence"])
-    click.echo(f"{recipe.title} on {dataset}, profile {profile}; published: {evidence}")
-    click.echo(f"  {catalogue.tables['evidence'][evidence]}\n")
+    say(f"{recipe.title} on {dataset}, profile {profile}; published: {evidence}")
+    say_lines(f"  {catalogue.tables['evidence'][evidence]}\n")
     shown = [Row("published", "launched"), *rows(catalogue, recipe)]
     width = min(_WIDEST, max(len(row.published) for row in shown))
     for row in shown:
-        click.echo(line(row, width))
+        say_lines(line(row, width))
     for name, value in recipe.variables.items():
-        click.echo(f"$ {name}={value}   [profile {profile}]")
+        say(f"$ {name}={value}   [profile {profile}]")
     for deviation in recipe.deviations:
         why = f"[{deviation.name}] {deviation.reason} ({deviation.evidence})"
-        click.echo("\n" + textwrap.fill(why, _LINE, subsequent_indent="  "))
+        say_lines("\n" + textwrap.fill(why, _LINE, subsequent_indent="  "))
     for mismatch in catalogue.mismatches(model, dataset):
         told = "Published: {recipe}. The upstream's own: {upstream} ({evidence}).".format(
             **mismatch
         )
-        click.echo("\n" + textwrap.fill(told, _LINE, subsequent_indent="  "))
+        say_lines("\n" + textwrap.fill(told, _LINE, subsequent_indent="  "))
 
 
 def rows(catalogue: Catalogue, recipe: Recipe) -> Iterator[Row]:

@@ -1,13 +1,13 @@
 """`harness status`: what every run of a root is doing."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 
 import click
 
-from harness.cli.paths import RUN
+from harness.cli.arguments import RUN
 from harness.cli.progress import clock
+from harness.cli.saying import say_json
 from harness.cli.table import show_table
 from harness.project import Project
 from harness.text import short
@@ -29,7 +29,7 @@ def command(project: Project, root: Path | None, as_json: bool) -> None:
 
     found = statuses(project if root is None else replace(project, root=root.resolve()))
     if as_json:
-        click.echo(json.dumps([one.record() for one in found], indent=1))
+        say_json([one.record() for one in found])
         return
     rows = [
         (

@@ -1,6 +1,5 @@
 """`harness submit`: launches as Slurm jobs."""
 
-import json
 from collections.abc import Callable
 from functools import wraps
 from pathlib import Path
@@ -8,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from harness.cli.arguments import CORES, Place
 from harness.cli.choices import one_or_many
-from harness.cli.paths import Place
+from harness.cli.saying import say_json
 from harness.cli.table import show_entries, show_table
 from harness.errors import Refused
 from harness.matrix import Entry, entries, read
@@ -28,7 +28,7 @@ OPTIONS = (
     click.option("--qos", "-q"),
     click.option("--constraint", "-C"),
     click.option("--mem", help="Memory a node, e.g. 256G."),
-    click.option("--cpus-per-task", type=click.IntRange(1, 4096), help="Cores a node."),
+    click.option("--cpus-per-task", type=CORES, help="Cores a node."),
     click.option("--sbatch", multiple=True, metavar="NAME=VALUE", help="Any other sbatch option."),
     click.option(
         "--save-seconds",
@@ -84,7 +84,7 @@ def command(
         return
     found = _submit(project, table, resources, interface)
     if as_json:
-        click.echo(json.dumps([_record(one) for one in found], indent=1))
+        say_json([_record(one) for one in found])
         return
     show_table(
         ("state", "job", "run", "after"),

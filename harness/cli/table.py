@@ -1,10 +1,8 @@
 """Many launches as a table, shared by the commands that plan them."""
 
-import json
 from collections.abc import Sequence
 
-import click
-
+from harness.cli.saying import say, say_json
 from harness.matrix import Entry
 from harness.text import printable
 
@@ -12,7 +10,7 @@ from harness.text import printable
 def show_entries(entries: Sequence[Entry], as_json: bool) -> None:
     """A line a launch, teachers before their students; or all of it as JSON."""
     if as_json:
-        click.echo(json.dumps([_record(entry) for entry in entries], indent=1))
+        say_json([_record(entry) for entry in entries])
         return
     show_table(
         ("recipe", "profile", "seed", "nodes x devices", "steps", "run", "state", "after"),
@@ -39,7 +37,7 @@ def show_table(names: tuple[str, ...], rows: Sequence[tuple[str, ...]]) -> None:
     widths = [max(len(row[i]) for row in (names, *rows)) for i in range(len(names))]
     for row in (names, *rows):
         cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=True))
-        click.echo("  ".join(cells).rstrip())
+        say("  ".join(cells).rstrip())
 
 
 def _state(entry: Entry) -> str:

@@ -9,9 +9,9 @@ from harness.cli.choices import launch_choices
 from harness.cli.distrust import full_option
 from harness.cli.limiting import limit_options
 from harness.cli.plan import show_plan
+from harness.cli.saying import say, say_json
 from harness.plan import Choices, Plan, plan
 from harness.project import Project
-from harness.text import printable
 
 if TYPE_CHECKING:
     from harness.run import Outcome
@@ -63,10 +63,9 @@ def _train(project: Project, planned: Plan) -> "Outcome":
 
 
 def _tell(outcome: Any, as_json: bool) -> None:
-    import json
 
     if as_json:
-        click.echo(json.dumps({"run": str(outcome.run), **outcome.record}, indent=1))
+        say_json({"run": str(outcome.run), **outcome.record})
         return
     record = outcome.record
     checkpoint, metrics = record["checkpoint"], record["metrics"]
@@ -78,7 +77,7 @@ def _tell(outcome: Any, as_json: bool) -> None:
         "tensor digest": checkpoint["tensors"]["state"]["digest"],
     }
     for name, value in rows.items():
-        click.echo(printable(f"{name:22} {value}"))
+        say(f"{name:22} {value}")
 
 
 TOLD = ("loss", "validation_nll", "validation_perplexity", "unigram_perplexity")

@@ -2,11 +2,12 @@
 
 import click
 
+from harness.cli.arguments import ROWS
 from harness.cli.bars import bars
 from harness.cli.distrust import full_option
+from harness.cli.saying import note, say, say_lines
 from harness.errors import HarnessError
 from harness.project import Project
-from harness.text import lines, printable
 
 
 @click.command()
@@ -18,12 +19,10 @@ from harness.text import lines, printable
     show_default=True,
     help="smoke: the embedded stand-in; paper: the fetched dataset.",
 )
-@click.option(
-    "--sample", type=click.IntRange(0, 1_000_000), default=0, help="Decode so many rows a split."
-)
+@click.option("--sample", type=ROWS, help="Decode so many rows a split.")
 @full_option
 @click.pass_obj
-def command(project: Project, dataset: str, profile: str, sample: int) -> None:
+def command(project: Project, dataset: str, profile: str, sample: int | None) -> None:
     """Read every byte and row of the prepared DATASET and compare with its manifest.
 
     The raw text, the tokenizer and the training caches are compared with their records too.
@@ -40,7 +39,7 @@ def command(project: Project, dataset: str, profile: str, sample: int) -> None:
         if not verdict.problems:
             around = verification.verify_around(project, chosen.key, progress)
     for problem in verdict.problems:
-        click.echo(printable(problem), err=True)
+        note(problem)
     if verdict.problems:
         raise HarnessError(
             f"{chosen.processed}: {len(verdict.problems)} problem(s); prepare it again"
@@ -49,6 +48,6 @@ def command(project: Project, dataset: str, profile: str, sample: int) -> None:
     snapshot = places.snapshot("model", model.repo, model.revision)
     if sample:
         for split, row, text in verification.sample(places, chosen.processed, snapshot, sample):
-            click.echo(f"--- {split} row {row}\n{lines(text)}")
+            say_lines(f"--- {split} row {row}\n{text}")
     for line in (*around, f"{chosen.processed}: {verdict.rows} rows as the manifest says"):
-        click.echo(printable(line))
+        say(line)

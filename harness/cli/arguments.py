@@ -1,4 +1,4 @@
-"""Paths as arguments: what can be no path is refused in one line, before anything is done."""
+"""Types of arguments: what can be none is refused in one line, before anything is done."""
 
 from pathlib import Path
 from typing import Any
@@ -24,3 +24,9 @@ class Place(click.Path):
 
 
 RUN = Place(exists=True, file_okay=False)
+
+_MANY = 1_000_000_000  # more than anything has
+STEPS = click.IntRange(1, _MANY)
+LINES = click.IntRange(0, _MANY)
+ROWS = click.IntRange(1, 1_000_000)
+CORES = click.IntRange(1, 4096)
