@@ -390,6 +390,26 @@ def test_a_trainer_that_judges_itself_is_shown_the_pinned_judge(
     assert {"mode=sample_eval", f"eval.checkpoint_path={reuse.CHECKPOINT}"} <= set(made.overrides)
 
 
+@pytest.mark.parametrize("layout", ["files", "links to blobs"])
+def test_a_trainer_can_read_every_file_of_its_judge(judged: Project, layout: str) -> None:
+    model = judging.model(judged, "gpt2-large")
+    snapshot = next(iter(model.files.values()))[0].parent
+    if layout == "links to blobs":  # as the Hub's own client and our fetch leave them
+        (snapshot.parents[1] / "blobs").mkdir()
+        for number, path in enumerate(sorted(snapshot.iterdir())):
+            path.rename(snapshot.parents[1] / "blobs" / str(number))
+            path.symlink_to(f"../../blobs/{number}")
+    shown = {mount.target: mount.source for mount in judging.mounts(judged, "gpt2-large")}
+    inside = places.snapshot("gpt2-large", model.revision)
+    for name in judging.FILES:
+        path, below = shown[inside] / name, Path(inside, name)
+        if path.is_symlink():
+            below = Path(os.path.normpath(below.parent / path.readlink()))
+            assert shown[str(below)].is_file()
+        else:
+            assert path.is_file()
+
+
 def test_the_models_that_a_trainer_reads_decide_its_evaluation(judged: Project) -> None:
     model = judging.model(judged, "gpt2-large")
     launch = SimpleNamespace(

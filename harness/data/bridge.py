@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from harness.data import downloads, raw
+from harness.data import raw
 from harness.data.digests import Digests
-from harness.data.downloads import FetchedFile
+from harness.data.expected import Expected
 from harness.data.manifest import Manifest
 from harness.data.pins import STORES, Dataset, Model
 from harness.data.places import Places
@@ -90,28 +90,26 @@ def _lightning(prepared: Prepared) -> dict[str, Placed]:
 def _rdlm(prepared: Prepared) -> dict[str, Placed]:
     """Raw files and tokenizer in folders of the bare names that RDLM loads, split by file name."""
     dataset, by_name = prepared.dataset, prepared.dataset.by_name
+    places, text = prepared.places, prepared.raw
     if by_name is None:
         raise Refused(f"layout rdlm: {dataset.key} has none; RDLM is for lm1b only")
-    sources = {}
+    expected, files = Expected.read(places, text, dataset.files), {}
     for split in dataset.splits:
-        for number, path in enumerate(raw.paths(prepared.places, dataset, split)):
+        for number, path in enumerate(raw.paths(places, dataset, split)):
             name = f"{by_name.splits[split.name]}-{number:05d}{path.suffix}"
-            sources[f"{by_name.dataset}/{name}"] = path
+            files[f"{by_name.dataset}/{name}"] = _as_is(path, expected)
+    expected = Expected.read(places, prepared.tokenizer, prepared.model.files)
     for name in prepared.model.files:
-        sources[f"{by_name.tokenizer}/{name}"] = prepared.tokenizer / name
-    known = downloads.read(prepared.places.downloads).files
-    return {name: _recorded(prepared, path, known) for name, path in sources.items()}
+        files[f"{by_name.tokenizer}/{name}"] = _as_is(prepared.tokenizer / name, expected)
+    return files
 
 
-def _recorded(prepared: Prepared, path: Path, known: Mapping[str, FetchedFile]) -> Placed:
-    """A raw or a tokenizer's file with what the fetch record, else the pin, says of it."""
-    fetched = known.get(path.relative_to(prepared.places.data).as_posix())
-    if fetched is not None:
-        return Placed(path, fetched.size, fetched.sha256)
-    pinned = {**prepared.dataset.files, **prepared.model.files}.get(path.name)
-    if pinned is None or not path.is_file():
-        raise Refused(f"{path}: no record of its digest; fetch it again")
-    return Placed(path, path.stat().st_size, pinned)
+def _as_is(path: Path, expected: Expected) -> Placed:
+    """A raw or a tokenizer's file."""
+    if not path.is_file():
+        raise Refused(f"{path}: not found")
+    name = path.relative_to(expected.folder).as_posix()
+    return Placed(path, path.stat().st_size, expected.sha256(name))
 
 
 def _stores(prepared: Prepared) -> dict[str, Placed]:

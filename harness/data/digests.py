@@ -22,6 +22,10 @@ from harness.project import Project
 _SETTLED = 1_000_000_000  # nanoseconds
 
 
+def _mib(size: int) -> int:
+    return -(-size // 2**20)
+
+
 def _key(status: os.stat_result) -> str:
     parts = (status.st_dev, status.st_ino, status.st_size, status.st_mtime_ns, status.st_ctime_ns)
     return ":".join(map(str, parts))
@@ -76,7 +80,7 @@ class Digests:
                 if before.st_ctime_ns < began - _SETTLED:
                     self._known[_key(before)] = sha256
                 done += before.st_size
-                progress("digests", done, total)
+                progress("MiB hashed", _mib(done), _mib(total))
         self._remember()
         return found
 

@@ -95,3 +95,8 @@ def read(path: Path) -> Downloads:
     raw = {key: Fetched(**value) for key, value in record["repositories"].items()}
     files = {file["path"]: FetchedFile(**file) for file in record["files"]}
     return Downloads(datasets, models, raw, files)
+
+
+def digests(path: Path) -> dict[str, str]:
+    """The SHA-256 of every file in the record, by its place below data/. Raises as `read` does."""
+    return {name: file.sha256 for name, file in read(path).files.items()}

@@ -10,6 +10,7 @@ from pathlib import Path
 from harness.data import downloads
 from harness.data.digests import Digests
 from harness.data.downloads import Disk, Downloads, Fetched, FetchedDataset, FetchedFile
+from harness.data.expected import Expected
 from harness.data.hub import Entry, Hub, Repository, link
 from harness.data.locking import turn
 from harness.data.pins import Dataset, Model, Pins, document_range
@@ -162,7 +163,7 @@ def fetch(
     Raises HarnessError at the first file that cannot be had as announced, Refused where the Hub
     has another than is pinned or was recorded by an earlier fetch: it gets no name then.
     """
-    found, known = {}, downloads.read(places.downloads).files
+    found, fetched = {}, downloads.digests(places.downloads)
     for target in parts:
         repository, entry = target.wanted.repository, target.entry
 
@@ -178,9 +179,10 @@ def fetch(
                 f"{repository} {entry.path}: sha256 {sha256}, the Hub announced {entry.sha256}; "
                 "the copy was removed, run again"
             )
-        _check_digest(places, target, known, sha256)
+        expected = _expected(places, target, fetched)
+        _check_digest(target, expected, sha256)
         link(repository, entry, places.hub, blob)
-        path = _record_path(places, target)
+        path = expected.recorded(entry.path)
         found[path] = FetchedFile(path, entry.size, sha256)
     return found
 
@@ -190,33 +192,30 @@ def check_listed(places: Places, files: Iterable[Target]) -> None:
 
     Raises Refused as `fetch` does.
     """
-    known = downloads.read(places.downloads).files
+    fetched = downloads.digests(places.downloads)
     for target in files:
         if target.entry.sha256 is not None:
-            _check_digest(places, target, known, target.entry.sha256)
+            _check_digest(target, _expected(places, target, fetched), target.entry.sha256)
 
 
-def _record_path(places: Places, target: Target) -> str:
+def _expected(places: Places, target: Target, fetched: Mapping[str, str]) -> Expected:
     repository = target.wanted.repository
     snapshot = places.snapshot(repository.kind, repository.repo, repository.revision)
-    return (snapshot / target.entry.path).relative_to(places.data).as_posix()
+    return Expected(places, snapshot, target.wanted.pinned, fetched)
 
 
-def _check_digest(
-    places: Places, target: Target, known: Mapping[str, FetchedFile], sha256: str
-) -> None:
-    """Compare the digest of the Hub's file with the pinned one, else with the first fetch's."""
-    has = f"{target.wanted.repository} {target.entry.path}: the Hub has sha256 {sha256}"
-    if pinned := target.wanted.pinned.get(target.entry.path):
-        if sha256 != pinned:
-            raise Refused(f"{has}, pinned is {pinned}; check pins.json")
+def _check_digest(target: Target, expected: Expected, sha256: str) -> None:
+    """Compare the digest of the Hub's file with the expected one."""
+    name = target.entry.path
+    if (wanted := expected.find(name)) in (None, sha256):
         return
-    recorded = known.get(_record_path(places, target))
-    if recorded and sha256 != recorded.sha256:
-        raise Refused(
-            f"{has}, the first fetch of this revision had {recorded.sha256}; to take the new one, "
-            f"remove the entry of {recorded.path} from {places.downloads}"
-        )
+    has = f"{target.wanted.repository} {name}: the Hub has sha256 {sha256}"
+    if expected.pinned.get(name):
+        raise Refused(f"{has}, pinned is {wanted}; check pins.json")
+    raise Refused(
+        f"{has}, the first fetch of this revision had {wanted}; to take the new one, "
+        f"remove the entry of {expected.recorded(name)} from {expected.places.downloads}"
+    )
 
 
 def write_reference(places: Places, repository: Repository) -> None:

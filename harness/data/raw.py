@@ -1,11 +1,10 @@
 """A dataset's raw text: where it lies, which files it is, and that they are the recorded ones."""
 
-from collections.abc import Mapping
 from pathlib import Path
 
 from harness.data import downloads
 from harness.data.digests import Digests
-from harness.data.downloads import FetchedFile
+from harness.data.expected import Expected
 from harness.data.pins import Dataset, Split
 from harness.data.places import Places, blob
 from harness.data.progress import Progress, silent
@@ -42,21 +41,14 @@ def wanted(places: Places, dataset: Dataset) -> dict[Path, str]:
     Raises Refused where a file is missing or in neither, or is a link that leads out of its
     repository.
     """
-    known, text = downloads.read(places.downloads).files, folder(places, dataset)
+    text = folder(places, dataset)
+    expected = Expected.read(places, text, dataset.files)
     repository = text.parents[1] if dataset.kind == "hub" else text
     every = {path for split in dataset.splits for path in paths(places, dataset, split)}
     return {
-        blob(path, repository): dataset.files.get(path.relative_to(text).as_posix())
-        or _fetched(places, path, known).sha256
+        blob(path, repository): expected.sha256(path.relative_to(text).as_posix())
         for path in sorted(every)
     }
-
-
-def _fetched(places: Places, path: Path, known: Mapping[str, FetchedFile]) -> FetchedFile:
-    found = known.get(path.relative_to(places.data).as_posix())
-    if found is None:
-        raise Refused(f"{path}: no record of its digest; fetch it again")
-    return found
 
 
 def check(

@@ -5,9 +5,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from harness.canonical import digest
-from harness.data import bridge, downloads, manifest, pins, raw
+from harness.data import bridge, manifest, pins, raw
 from harness.data.bridge import Prepared
 from harness.data.digests import Digests
+from harness.data.expected import Expected
 from harness.data.manifest import Manifest
 from harness.data.pins import Dataset, Model
 from harness.data.places import Places, blob, hub_folder
@@ -195,14 +196,11 @@ def _checked(
     Raises Refused where one has not the bytes of its pin, or of the fetch record.
     """
     snapshot = places.snapshot("model", model.repo, model.revision)
-    known = downloads.read(places.downloads).files
-    pinned = {**model.files, **model.weights}
+    expected = Expected.read(places, snapshot, {**model.files, **model.weights})
     blobs = {name: blob(snapshot / name, snapshot.parents[1]) for name in names or model.files}
     got = digests.of(blobs.values())
     for name, path in blobs.items():
-        fetched = known.get((snapshot / name).relative_to(places.data).as_posix())
-        wanted = pinned[name] or (fetched and fetched.sha256)
-        if wanted != got[path]:
+        if (wanted := expected.sha256(name)) != got[path]:
             raise Refused(
                 f"{snapshot / name}: sha256 {got[path]}, on record is {wanted}; remove "
                 f"{snapshot.parents[1]} and fetch {model.repo} again"

@@ -151,3 +151,14 @@ def test_what_cannot_be_remembered_is_still_told(
     file = tmp_path / "file"
     file.write_bytes(b"abc")
     assert Digests(tmp_path / "digests.json").of([file])[file].startswith("ba7816bf")
+
+
+@pytest.mark.usefixtures("settled")
+def test_how_far_it_is_is_told_in_mib(tmp_path: Path) -> None:
+    (tmp_path / "large").write_bytes(bytes(3 << 20))
+    (tmp_path / "small").write_bytes(b"1")
+    told: list[tuple[str, int, int]] = []
+    Digests(tmp_path / "store").of(
+        [tmp_path / "small", tmp_path / "large"], lambda *step: told.append(step)
+    )
+    assert told == [("MiB hashed", 3, 4), ("MiB hashed", 4, 4)]
