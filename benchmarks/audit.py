@@ -20,7 +20,8 @@ from side_by_side import best, tell
 from harness import checkpoint, folder
 from harness.audit import Audit, Machine, audit_all
 from harness.canonical import digest
-from harness.files import publish_json, sha256_file
+from harness.files import sha256_file
+from harness.json_files import publish_json
 from harness.project import Project
 
 SOURCE = Path(__file__).parents[1]

@@ -19,7 +19,8 @@ from harness.canonical import digest
 from harness.data.locking import only_one
 from harness.data.places import Places
 from harness.errors import Refused
-from harness.files import open_plain, publish_json, resolve_inside, sha256_file, sync_folder
+from harness.files import open_plain, resolve_inside, sha256_file, sync_folder
+from harness.json_files import publish_json
 from harness.nix import Environment
 from harness.project import Project
 from harness.recipes import Recipe

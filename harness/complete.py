@@ -15,7 +15,8 @@ from harness import folder, provenance, resume
 from harness.canonical import digest
 from harness.checkpoint import CheckpointReport, read
 from harness.errors import HarnessError, Refused
-from harness.files import hollow, open_plain, part_of, publish_file, publish_json, resolve_inside
+from harness.files import hollow, open_plain, part_of, publish_file, resolve_inside
+from harness.json_files import publish_json
 from harness.launch import Launch
 from harness.recipes import Fields
 from harness.text import LONGEST
@@ -25,7 +26,7 @@ MAX_METRICS = 256 << 20
 MAX_ROW = 1 << 20
 MAX_ROWS = 4_000_000
 MAX_NAMES = 10_000  # of metrics; trainers have some dozens
-MAX_VALUES = 1_000_000  # of metrics that are kept at once
+MAX_MEASURED = 1_000_000  # of metrics that are kept at once
 
 
 class Unsupported(HarnessError):

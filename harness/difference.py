@@ -8,10 +8,11 @@ from typing import Any
 
 from harness import folder, resume
 from harness.checkpoint import Comparison
-from harness.complete import MAX_VALUES, METRICS, metric_rows
+from harness.complete import MAX_MEASURED, METRICS, metric_rows
 from harness.errors import HarnessError, Refused
-from harness.files import MAX_JSON, open_plain
+from harness.files import open_plain
 from harness.identity import at, differences
+from harness.json_files import MAX_JSON
 from harness.schemas import read_record
 from harness.text import printable, short
 
@@ -196,14 +197,14 @@ def compared(name: str, one: Mapping[int, float], two: Mapping[int, float]) -> S
 def _series(run: Path, steps: int | None) -> dict[str, dict[int, float]]:
     """Each metric's values by step. Raises Refused where they are too many to be held."""
     found: dict[str, dict[int, float]] = {}
-    path, left = run / folder.OUTPUT / METRICS, MAX_VALUES
+    path, left = run / folder.OUTPUT / METRICS, MAX_MEASURED
     for row in metric_rows(path):
         step = row.get("step")
         if step is None or (steps is not None and step > steps):
             continue
         left -= len(row) - 1
         if left < 0:
-            raise Refused(f"{path}: over {MAX_VALUES} values; compare up to a step with --steps")
+            raise Refused(f"{path}: over {MAX_MEASURED} values; compare up to a step with --steps")
         for name, value in row.items():
             if name != "step":
                 found.setdefault(name, {})[int(step)] = value

@@ -19,8 +19,9 @@ from harness import folder, judging, places, provenance, reuse, trees
 from harness.canonical import digest
 from harness.complete import METRICS, final_metrics
 from harness.errors import HarnessError, Refused
-from harness.files import open_plain, publish_bytes, publish_json, resolve_inside
+from harness.files import open_plain, publish_bytes, resolve_inside
 from harness.identity import Identity, differences
+from harness.json_files import publish_json
 from harness.judging import Judge, Model
 from harness.launch import Launch, ready_launch
 from harness.logs import before

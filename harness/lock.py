@@ -15,7 +15,8 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 from harness.errors import Refused
-from harness.files import publish_json, sha256_file
+from harness.files import sha256_file
+from harness.json_files import publish_json
 from harness.schemas import read_record
 
 PYTHON = "3.11"

@@ -14,7 +14,8 @@ from pathlib import Path
 
 from harness import nix, sources
 from harness.errors import HarnessError, Refused
-from harness.files import impossible, publish_json
+from harness.files import impossible
+from harness.json_files import publish_json
 from harness.nar import nar_sha256
 from harness.project import Project
 from harness.sources import Mirror, Pin, Source

@@ -7,9 +7,9 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from harness import __version__, gpu, nix, sandbox
-from harness.files import publish_json
 from harness.folder import PROVENANCE
 from harness.identity import one_or_list
+from harness.json_files import publish_json
 from harness.launch import Launch
 from harness.schemas import read_record
 

@@ -11,7 +11,7 @@ from typing import Any
 from harness import folder
 from harness.canonical import digest
 from harness.errors import Refused
-from harness.files import publish_json
+from harness.json_files import publish_json
 from harness.project import Project
 from harness.schemas import read_record
 

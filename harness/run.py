@@ -12,8 +12,9 @@ from harness import folder, provenance, resume
 from harness.complete import complete
 from harness.data import offline, pins
 from harness.errors import HarnessError, Refused
-from harness.files import open_log, open_plain, publish_bytes, publish_json, resolve_inside
+from harness.files import open_log, open_plain, publish_bytes, resolve_inside
 from harness.folder import State
+from harness.json_files import publish_json
 from harness.launch import Launch
 from harness.site import ALONE, Site
 from harness.supervise import supervise

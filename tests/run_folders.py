@@ -15,19 +15,20 @@ import pytest
 from checkpoint_files import whole, write
 
 from harness import adaptation, checkpoint, folder, provenance, run
-from harness.audit import Machine
+from harness.audit import Audit, Machine, Verdict
 from harness.canonical import digest
 from harness.complete import complete
+from harness.data import verify
 from harness.data.manifest import Manifest
 from harness.data.ready import DataInputs
-from harness.data.verify import Verdict
 from harness.errors import HarnessError, Refused
-from harness.files import json_bytes, open_log
+from harness.files import open_log
 from harness.identity import identify
 from harness.inside.checkpoint import canonical, measures, report
 from harness.inside.compare import compare
 from harness.inside.formats import load
 from harness.inside.refusal import Refusal
+from harness.json_files import json_bytes
 from harness.launch import Launch, taught
 from harness.nix import Base, Environment, lock_sha256
 from harness.plan import Choices, plan
@@ -93,8 +94,8 @@ class Here(Machine):
     def data(self, key: str, layout: str) -> DataInputs:
         return data()
 
-    def rows(self, key: str) -> Verdict:
-        return Verdict(data().manifest, 3, self.problems)
+    def rows(self, key: str) -> verify.Verdict:
+        return verify.Verdict(data().manifest, 3, self.problems)
 
 
 def read_here(project: Project, env: Environment, command: str, paths: tuple[Path, ...]) -> Any:
@@ -225,3 +226,17 @@ def relist(run: Path) -> None:
         run / "completed.json",
         lambda r: r.update(files=[vars(files[name]) for name in sorted(files)]),
     )
+
+
+def differing(found: Audit) -> str:
+    """All that an audit says of what differs, as one text."""
+    return "\n".join(
+        f"{c.name} | {c.expected} | {c.found} | {c.why}"
+        for c in found.claims
+        if c.verdict is Verdict.DIFFERS
+    )
+
+
+def claims(found: Audit) -> dict[str, Verdict]:
+    """The verdict on each claim."""
+    return {claim.name: claim.verdict for claim in found.claims}

@@ -139,7 +139,7 @@ def test_fields_name_what_differs() -> None:
     assert field.second == "nothing"
 
 
-@pytest.mark.parametrize("bound", ["MAX_NAMES", "MAX_VALUES"])
+@pytest.mark.parametrize("bound", ["MAX_NAMES", "MAX_MEASURED"])
 def test_metrics_beyond_bounds_are_refused_in_a_line(
     project: Project, first: Path, monkeypatch: pytest.MonkeyPatch, bound: str
 ) -> None:
@@ -147,8 +147,8 @@ def test_metrics_beyond_bounds_are_refused_in_a_line(
     other = another(project)
     (other / "output/metrics.jsonl").write_text("".join(f"{json.dumps(row)}\n" for row in rows))
     monkeypatch.setattr(f"harness.complete.{bound}", 40)
-    monkeypatch.setattr("harness.difference.MAX_VALUES", 90 if bound == "MAX_VALUES" else 1000)
+    monkeypatch.setattr("harness.difference.MAX_MEASURED", 90 if bound == "MAX_MEASURED" else 1000)
     with pytest.raises(Refused, match=r"metrics.jsonl: (names )?over (40 metrics|90 values)"):
         diff(project, first, other)
-    if bound == "MAX_VALUES":
+    if bound == "MAX_MEASURED":
         diff(project, first, other, steps=20)

@@ -12,9 +12,10 @@ from run_folders import nested
 from harness import folder
 from harness.canonical import digest
 from harness.errors import Refused
-from harness.files import part_of, publish_json
+from harness.files import part_of
 from harness.folder import State
 from harness.identity import Identity
+from harness.json_files import publish_json
 
 GOLDEN = Path(__file__).parent / "golden" / "identity" / "v1.json"
 

@@ -11,8 +11,8 @@ from run_folders import BASE, SMOKE, SOURCE, Here, completed_run, reading, relis
 
 from harness.audit import Verdict, audit
 from harness.errors import Refused
-from harness.files import publish_json
 from harness.identity import differences
+from harness.json_files import publish_json
 from harness.project import Project
 from harness.records import FILE, expected, launch_sha256, of_choices, record
 from harness.schemas import read_record

@@ -12,7 +12,7 @@ from run_folders import launch
 
 from harness import folder, status
 from harness.cli.main import group
-from harness.files import json_bytes
+from harness.json_files import json_bytes
 from harness.plan import Choices
 from harness.project import Project
 from harness.provenance import begin, end

@@ -10,7 +10,7 @@ from harness.audit.recorded import Recorded
 from harness.audit.verdicts import Claim, all_of, differs, equal, holds, unchecked
 from harness.canonical import digest
 from harness.complete import METRICS, candidates, final_metrics, held_step
-from harness.files import read_json
+from harness.json_files import read_json
 
 # Clocks of two machines may differ by so much before a time counts as later than now.
 SKEW = timedelta(minutes=5)

@@ -10,8 +10,9 @@ from harness import folder
 from harness.audit.machine import Machine
 from harness.audit.verdicts import Claim, differs, holds, unchecked
 from harness.errors import HarnessError
-from harness.files import json_bytes, open_plain
+from harness.files import open_plain
 from harness.folder import Entry
+from harness.json_files import json_bytes
 from harness.project import Project
 from harness.run import INTERRUPTED
 from harness.schemas import read_record

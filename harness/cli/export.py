@@ -63,7 +63,8 @@ def command(
 def _verify(run: Path, envelope: Path, key: Path) -> None:
     from harness.export.signing import verified
     from harness.export.statement import parsed, records, subjects
-    from harness.files import MAX_JSON, open_plain
+    from harness.files import open_plain
+    from harness.json_files import MAX_JSON
 
     try:
         with open_plain(envelope) as file:

@@ -19,7 +19,8 @@ import numpy as np
 
 from harness.data.packing import Tokens
 from harness.errors import Refused
-from harness.files import naming, publish_json, read_json
+from harness.files import naming
+from harness.json_files import publish_json, read_json
 
 if TYPE_CHECKING:
     import pyarrow

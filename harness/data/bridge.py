@@ -18,7 +18,8 @@ from harness.data.manifest import Manifest
 from harness.data.pins import STORES, Dataset, Model
 from harness.data.places import Places
 from harness.errors import Refused
-from harness.files import publish_json, read_json, sync_folder
+from harness.files import sync_folder
+from harness.json_files import publish_json, read_json
 
 _RECORD = "bridge.json"
 

@@ -16,7 +16,8 @@ from harness.data.locking import turn
 from harness.data.places import Places
 from harness.data.progress import Progress, silent
 from harness.errors import Refused
-from harness.files import publish_json, read_json, sha256_file
+from harness.files import sha256_file
+from harness.json_files import publish_json, read_json
 from harness.project import Project
 
 _SETTLED = 1_000_000_000  # nanoseconds

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from harness.files import publish_json
+from harness.json_files import publish_json
 from harness.schemas import read_record
 
 

@@ -13,7 +13,8 @@ from typing import Any
 from harness.canonical import digest
 from harness.data.pins import Dataset, Model
 from harness.errors import Refused
-from harness.files import publish_json, sha256_file
+from harness.files import sha256_file
+from harness.json_files import publish_json
 from harness.schemas import read_record
 
 SCHEMA_VERSION = 1

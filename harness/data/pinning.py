@@ -10,7 +10,8 @@ from harness.data.locking import turn
 from harness.data.places import Places
 from harness.data.progress import Progress
 from harness.errors import Refused
-from harness.files import publish_bytes, read_json, sha256_file
+from harness.files import publish_bytes, sha256_file
+from harness.json_files import read_json
 from harness.schemas import validate
 
 _TABLES = {"model": "models", "dataset": "repositories"}

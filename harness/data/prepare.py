@@ -24,7 +24,8 @@ from harness.data.progress import Progress
 from harness.data.sources import Block, plan
 from harness.data.tokenise import Tokenisation, streams
 from harness.errors import Refused
-from harness.files import publish_json, read_json, sync_folder
+from harness.files import sync_folder
+from harness.json_files import publish_json, read_json
 
 _JOURNAL = "journal.json"
 

@@ -27,7 +27,8 @@ from harness.data.prepare import Work, raw_blocks, reusable
 from harness.data.progress import Progress
 from harness.data.tokenise import load
 from harness.data.words import Encode, whole
-from harness.files import naming, publish_bytes, read_json, sha256_file, sync_folder
+from harness.files import naming, publish_bytes, sha256_file, sync_folder
+from harness.json_files import read_json
 
 MANIFEST = "stores.json"
 TOKENS, SENTENCES = "tokens.u16", "sentences.u32"

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from harness.errors import HarnessError, Refused
 from harness.export.statement import PAYLOAD_TYPE
-from harness.files import json_bytes
+from harness.json_files import json_bytes
 
 if TYPE_CHECKING:
     from securesystemslib.signer import CryptoSigner, Key

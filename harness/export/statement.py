@@ -14,8 +14,9 @@ from harness import folder, lock, nix, places, sources
 from harness.canonical import digest
 from harness.data import manifest
 from harness.errors import HarnessError, Refused
-from harness.files import json_bytes, sha256_file
+from harness.files import sha256_file
 from harness.identity import each
+from harness.json_files import json_bytes
 from harness.project import Project
 from harness.schemas import read_record
 

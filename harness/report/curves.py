@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
-from harness.complete import MAX_VALUES
+from harness.complete import MAX_MEASURED
 from harness.errors import Refused
 
 WIDTH, HEIGHT = 640, 240
@@ -52,8 +52,8 @@ def curve(
     for row in rows:
         if all(abs(row.get(one, _HUGE)) < _HUGE for one in ("step", name)):
             points[row["step"]] = row[name]
-            if len(points) > MAX_VALUES:
-                raise Refused(f"{title}: over {MAX_VALUES} points")
+            if len(points) > MAX_MEASURED:
+                raise Refused(f"{title}: over {MAX_MEASURED} points")
         if level is not None and abs(row.get(level, _HUGE)) < _HUGE:
             height = row[level]
     if not points:

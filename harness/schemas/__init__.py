@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import Refused
-from harness.files import read_json
+from harness.json_files import read_json
 
 MOST_ERRORS = 100  # of one list or table, to tell one of them; a hostile file could have millions
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from harness.errors import HarnessError, Refused
-from harness.files import publish_json
+from harness.json_files import publish_json
 from harness.project import Project
 from harness.schemas import read_record
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from harness import provenance
 from harness.errors import HarnessError, Refused
-from harness.files import publish_json
+from harness.json_files import publish_json
 from harness.run import TrainingFailed
 from harness.schemas import read_record
 from harness.site import Rendezvous

@@ -108,7 +108,7 @@ def test_full_distrusts_what_is_remembered(smoke_copy: Project) -> None:
     shard.write_bytes(shard.read_bytes()[:-1] + b"x")
     # A memory that has been tampered with says that the spoilt file is good.
     from harness.data.digests import _key
-    from harness.files import publish_json
+    from harness.json_files import publish_json
 
     publish_json(places.digests, {_key(shard.lstat()): good})
     ready.inputs(smoke_copy, KEY, "lightning")

@@ -27,8 +27,8 @@ from harness import checkpoint, folder, places
 from harness.audit import Audit, audit
 from harness.cli.main import main
 from harness.errors import Refused
-from harness.files import read_json
 from harness.identity import identify, tree_digest
+from harness.json_files import read_json
 from harness.launch import Launch
 from harness.nix import Base, Environment, lock_sha256
 from harness.plan import Choices, plan

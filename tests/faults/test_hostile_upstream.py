@@ -16,7 +16,7 @@ from checkpoint_files import View, call, pickled, write, zipped
 from faults.stage import Ended, Stage
 
 from harness import complete, folder, logs
-from harness.files import read_json
+from harness.json_files import read_json
 from harness.launch import Launch
 
 pytestmark = pytest.mark.e2e

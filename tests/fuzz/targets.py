@@ -45,11 +45,11 @@ from harness.data import arrow, downloads, manifest, pins
 from harness.errors import HarnessError
 from harness.export import crate
 from harness.export.statement import parsed
-from harness.files import json_bytes, read_json
 from harness.identity import Identity
 from harness.inside.checkpoint import canonical, report
 from harness.inside.formats import load
 from harness.inside.refusal import Refusal
+from harness.json_files import json_bytes, read_json
 from harness.limits import size
 from harness.mirrors import parse
 from harness.plan import Choices, plan

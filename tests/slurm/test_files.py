@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import Refused
-from harness.files import publish_json
+from harness.json_files import publish_json
 from harness.project import Project
 from harness.slurm import files
 from harness.slurm.files import Outcome, Submission

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from harness.errors import HarnessError, Refused
-from harness.files import publish_json
+from harness.json_files import publish_json
 from harness.run import TrainingFailed
 from harness.site import Rendezvous
 from harness.slurm import commands, meeting

@@ -1,0 +1,31 @@
+"""A completed run to audit, on a machine that has all it needs."""
+
+from pathlib import Path
+
+import pytest
+from run_folders import Here, completed_run
+from run_folders import reading as reading
+
+from harness.project import Project
+
+SOURCE = Path(__file__).parents[2]
+
+
+@pytest.fixture(autouse=True)
+def checkpoints_are_read_here(reading: None) -> None:
+    """See `run_folders`."""
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    return Project(source=SOURCE, root=tmp_path / "root")
+
+
+@pytest.fixture
+def run(project: Project) -> Path:
+    return completed_run(project)
+
+
+@pytest.fixture
+def here(project: Project) -> Here:
+    return Here(project)
