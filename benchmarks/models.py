@@ -13,6 +13,7 @@ import os
 import statistics
 import subprocess
 import sys
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,8 @@ SOURCE = Path(__file__).parents[1]
 PROFILE = "study"
 JUDGE_STEPS, ROWS = 1500, 400
 BASES = ("mdlm", "duo", "flm", "candi", "rdlm")
+# What a student from Duo learns from: Duo's weights as a masked model, which is another model.
+ADAPTED = "adapted duo"
 # Each with its dataset, its teacher, and the steps in which both are sampled. A mixture needs what
 # one number a row can tie together: rows of owt hold one story, those of lm1b many sentences.
 STUDENTS = (
@@ -31,6 +34,10 @@ STUDENTS = (
     ("mdlm_di4c", "owt", "mdlm", 2),
     ("duo_dcd", "lm1b", "duo", 4),
     ("duo_di4c", "lm1b", "duo", 2),
+    ("duo_di4c", "owt", ADAPTED, 1),
+    ("duo_di4c", "owt", ADAPTED, 2),
+    ("duo_di4c", "owt", "duo", 1),
+    ("duo_di4c", "owt", "duo", 2),
     ("fmlm", "lm1b", "flm", 2),
 )
 # How the causal judge of each dataset is told of its rows.
@@ -68,21 +75,31 @@ def trained(root: Path, model: str, dataset: str, seed: int) -> tuple[str, float
     raise SystemExit(f"{model}: no held-out metric in its run")
 
 
-def main_py(root: Path, dataset: str, *overrides: str) -> str:
-    """What the built-in trainer prints, on the corpus that `root` holds."""
+def tokenizer(root: Path, dataset: str) -> Path:
+    """Where the tokenizer of a dataset lies."""
     models = root / "data" / "raw" / "huggingface" / "hub"
-    (tokenizer,) = models.glob(f"models--{TOKENIZERS[dataset]}/snapshots/*")
+    (found,) = models.glob(f"models--{TOKENIZERS[dataset]}/snapshots/*")
+    return found
+
+
+def program(name: str, *words: str) -> str:
+    """What a built-in trainer prints."""
+    command = [sys.executable, str(SOURCE / "builtin" / name), *words]
+    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+
+
+def causal(root: Path, dataset: str, *overrides: str) -> str:
+    """What the trainer of the causal judge prints, on the corpus that `root` holds."""
     data = root / "data" / "training" / "lightning" / CACHES[dataset]
-    command = [
-        *(sys.executable, str(SOURCE / "builtin" / "main.py")),
+    return program(
+        "main.py",
         *("algo=ar", "model=tiny", *ROWS_OF[dataset], f"data.cache_dir={data}"),
-        *(f"data.tokenizer_name_or_path={tokenizer}", "trainer.accelerator=cpu"),
+        *(f"data.tokenizer_name_or_path={tokenizer(root, dataset)}", "trainer.accelerator=cpu"),
         *("trainer.precision=32", "optim.lr=0.001", "lr_scheduler.num_warmup_steps=50"),
         *("loader.global_batch_size=16", "loader.batch_size=16", "training.ema=0.99"),
         *(f"trainer.max_steps={JUDGE_STEPS}", f"trainer.val_check_interval={JUDGE_STEPS}"),
         *(f"hydra.run.dir={root / 'judge' / dataset}", *overrides),
-    ]
-    return subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True).stdout
+    )
 
 
 def judge(root: Path, dataset: str) -> Path:
@@ -90,19 +107,38 @@ def judge(root: Path, dataset: str) -> Path:
     path = root / "judge" / dataset / "checkpoints" / "last.ckpt"
     if not path.exists():
         every = f"callbacks.checkpoint_every_n_steps.every_n_train_steps={JUDGE_STEPS}"
-        main_py(root, dataset, every)
+        causal(root, dataset, every)
     return path
 
 
-def judged(root: Path, model: str, dataset: str, seed: int, steps: int) -> tuple[float, float]:
-    """Generative perplexity and entropy of rows that a run draws in `steps` steps."""
+def drawn(root: Path, model: str, dataset: str, seed: int, steps: int) -> str:
+    """Rows that a run draws in `steps` steps, a JSON object a line."""
     run = folder(root, model, dataset, seed)
-    rows = root / f"{run.name}-{steps}.jsonl"
-    options = ("--steps", str(steps), "--count", str(ROWS), "--json")
-    rows.write_text(harness(root, "sample", str(run), *options))
-    mode = ("mode=gen_ppl_eval", f"eval.generated_samples_path={rows}")
-    judging = (*mode, f"eval.checkpoint_path={judge(root, dataset)}")
-    found = json.loads(main_py(root, dataset, *judging))
+    return harness(root, "sample", str(run), "--steps", str(steps), "--count", str(ROWS), "--json")
+
+
+def drawn_by_adapted(root: Path, model: str, dataset: str, seed: int, steps: int) -> str:
+    """The same of the adapted weights that a run of `model` learnt from, as a masked model."""
+    run = folder(root, model, dataset, seed)
+    mounts = json.loads((run / "provenance.json").read_text())["paths"]["mounts"]
+    return program(
+        "rounds.py",
+        *("--config-path", str(run), "--config-name", "config", "is_di4c=false", "mode=sample"),
+        f"eval.checkpoint_path={mounts['/run/harness/teacher/model.ckpt']}",
+        f"data.tokenizer_name_or_path={tokenizer(root, dataset)}",
+        *(f"sampling.steps={steps}", f"sampling.num_samples={ROWS}"),
+        f"hydra.run.dir={root / 'judge' / 'adapted'}",
+    )
+
+
+def judged(root: Path, dataset: str, rows: str) -> tuple[float, float]:
+    """Generative perplexity and entropy of rows."""
+    with tempfile.NamedTemporaryFile("w", suffix=".jsonl") as file:
+        file.write(rows)
+        file.flush()
+        mode = ("mode=gen_ppl_eval", f"eval.generated_samples_path={file.name}")
+        told = causal(root, dataset, *mode, f"eval.checkpoint_path={judge(root, dataset)}")
+    found = json.loads(told)
     return found["generative_perplexity"], found["entropy"]
 
 
@@ -129,9 +165,10 @@ def students(root: Path, seeds: list[int]) -> None:
     """The table of students beside their teachers."""
     print("| student (teacher) | steps | teacher | student | entropies | |\n" + "| --- " * 6 + "|")
     for model, dataset, teacher, steps in STUDENTS:
+        of_teacher = (drawn_by_adapted, model) if teacher == ADAPTED else (drawn, teacher)
         both = [
-            [judged(root, name, dataset, seed, steps) for seed in seeds]
-            for name in (teacher, model)
+            [judged(root, dataset, draw(root, name, dataset, seed, steps)) for seed in seeds]
+            for draw, name in (of_teacher, (drawn, model))
         ]
         perplexities = [[value for value, _ in rows] for rows in both]
         entropies = " / ".join(spread([value for _, value in rows]) for rows in both)

@@ -10,6 +10,10 @@ import pytest
 import sandbox_base
 from hypothesis import HealthCheck, settings
 
+from harness.project import Project
+
+SOURCE = Path(__file__).parents[1]
+
 # How long one example takes says nothing on a machine that others use too.
 settings.register_profile("shared", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("shared")
@@ -28,3 +32,9 @@ def seeded() -> None:
     random.seed(0)
     if "torch" in sys.modules:
         sys.modules["torch"].manual_seed(0)
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Project:
+    """This checkout, with a root of the test's own that is not there yet."""
+    return Project(source=SOURCE, root=tmp_path / "root")

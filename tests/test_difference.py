@@ -18,13 +18,7 @@ from harness.project import Project
 from harness.schemas import validate
 
 __all__ = ["reading"]
-SOURCE = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("reading")
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
 
 
 @pytest.fixture

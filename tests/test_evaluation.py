@@ -39,11 +39,6 @@ Trainer = Callable[[Launch, float | None, int], None]
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
-
-
-@pytest.fixture
 def run(project: Project) -> Path:
     return completed_run(project)
 

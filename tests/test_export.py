@@ -28,11 +28,6 @@ pytestmark = pytest.mark.usefixtures("reading")
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
-
-
-@pytest.fixture
 def run(project: Project) -> Path:
     return completed_run(project)
 

@@ -19,13 +19,7 @@ from harness.replicate import choices, replicate, same_launch
 from harness.run import TrainingFailed
 
 __all__ = ["reading"]
-SOURCE = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("reading")
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
 
 
 @pytest.fixture

@@ -72,11 +72,6 @@ class Checked(HTMLParser):
             self.text.append(data)
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
-
-
 @pytest.mark.usefixtures("reading")
 class TestPage:
     def test_a_page_shows_what_was_found(self, project: Project) -> None:

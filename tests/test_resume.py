@@ -29,11 +29,6 @@ SOURCE = Path(__file__).parents[1]
 pytestmark = pytest.mark.usefixtures("reading")
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
-
-
 def upstream(project: Project, model: str, *, going_on: bool = True, **fields: int) -> Any:
     """What of a launch on an upstream's own code decides where it goes on."""
     recipe = load(SOURCE).recipe(model, "lm1b")

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
-from run_folders import CONFIG, SMOKE, SOURCE, completed_run, data, environment, nested, reading
+from run_folders import CONFIG, SMOKE, completed_run, data, environment, nested, reading
 
 from harness import launch, sampling
 from harness.cli.main import group
@@ -21,11 +21,6 @@ __all__ = ["reading"]
 pytestmark = pytest.mark.usefixtures("reading")
 DRAW = Draw(count=2, steps=8, seed=3)
 ROWS = [{"ids": [1, 2], "text": "one two"}, {"ids": [3, 4], "text": "three\x1b[2J four"}]
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
 
 
 @pytest.fixture

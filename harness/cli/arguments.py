@@ -1,4 +1,4 @@
-"""Types of arguments: what can be none is refused in one line, before anything is done."""
+"""Arguments of several commands; what can be none is refused before anything is done."""
 
 from pathlib import Path
 from typing import Any
@@ -30,3 +30,11 @@ STEPS = click.IntRange(1, _MANY)
 LINES = click.IntRange(0, _MANY)
 ROWS = click.IntRange(1, 1_000_000)
 CORES = click.IntRange(1, 4096)
+
+dataset_profile = click.option(
+    "--profile",
+    type=click.Choice(["paper", "smoke"]),
+    default="paper",
+    show_default=True,
+    help="smoke: the embedded stand-in, generated here; paper: the fetched dataset.",
+)

@@ -2,7 +2,7 @@
 
 import click
 
-from harness.cli.arguments import CORES
+from harness.cli.arguments import CORES, dataset_profile
 from harness.cli.bars import bars
 from harness.cli.saying import say
 from harness.project import Project
@@ -10,13 +10,7 @@ from harness.project import Project
 
 @click.command()
 @click.argument("dataset")
-@click.option(
-    "--profile",
-    type=click.Choice(["paper", "smoke"]),
-    default="paper",
-    show_default=True,
-    help="smoke: the embedded stand-in, generated here; paper: the fetched dataset.",
-)
+@dataset_profile
 @click.option(
     "--processes",
     type=CORES,

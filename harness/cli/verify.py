@@ -2,7 +2,7 @@
 
 import click
 
-from harness.cli.arguments import ROWS
+from harness.cli.arguments import ROWS, dataset_profile
 from harness.cli.bars import bars
 from harness.cli.distrust import full_option
 from harness.cli.saying import note, say, say_lines
@@ -12,13 +12,7 @@ from harness.project import Project
 
 @click.command()
 @click.argument("dataset")
-@click.option(
-    "--profile",
-    type=click.Choice(["paper", "smoke"]),
-    default="paper",
-    show_default=True,
-    help="smoke: the embedded stand-in; paper: the fetched dataset.",
-)
+@dataset_profile
 @click.option("--sample", type=ROWS, help="Decode so many rows a split.")
 @full_option
 @click.pass_obj

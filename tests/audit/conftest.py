@@ -8,17 +8,10 @@ from run_folders import reading as reading
 
 from harness.project import Project
 
-SOURCE = Path(__file__).parents[2]
-
 
 @pytest.fixture(autouse=True)
 def checkpoints_are_read_here(reading: None) -> None:
     """See `run_folders`."""
-
-
-@pytest.fixture
-def project(tmp_path: Path) -> Project:
-    return Project(source=SOURCE, root=tmp_path / "root")
 
 
 @pytest.fixture
