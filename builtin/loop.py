@@ -105,9 +105,10 @@ class Trainer:
             group["lr"] = self.rate(self.step)
         total = 0.0
         for part in range(parts):
-            start = (part * world.size + world.rank) * size
-            tokens = world.rows(self.training.take(rows[start : start + size]))
-            strata = torch.arange(start, start + size, device=world.device)
+            place, places = part * world.size + world.rank, parts * world.size
+            tokens = world.rows(self.training.take(rows[place * size : (place + 1) * size]))
+            # Each part gets times from all over: a loss may be a mean over what it masks in it.
+            strata = torch.arange(size, device=world.device) * places + place
             uniform = (torch.rand(size, device=world.device) + strata) / len(rows)
             last = part == parts - 1 or world.size == 1
             with nullcontext() if last else self.parallel.no_sync():

@@ -8,7 +8,7 @@ from pathlib import Path
 os.environ.setdefault("CUBLAS_WORKSPACE_CONFIG", ":4096:8")  # before CUDA: repeatable products
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 
 import teacher
 import vocabulary
@@ -33,6 +33,8 @@ def sets(config: DictConfig) -> tuple[Rows, Rows]:
     data, length = config.data, config.model.length
     if not data.wrap:
         sys.exit("data.wrap=false: only packed (wrapped) sets are read")
+    if (cut := OmegaConf.select(config, "data_preprocess.seq_len")) not in (None, length):
+        sys.exit(f"data_preprocess.seq_len={cut} is not model.length={length}")
     held_out = HELD_OUT.get(data.valid, "validation")
     names = (f"{data.train}_train", f"{data.valid}_{held_out}")
     train, valid = (Path(data.cache_dir, f"{name}_bs{length}_wrapped.dat") for name in names)

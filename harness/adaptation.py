@@ -85,7 +85,7 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
     name = recipe.fields.get("transformation")
     if name is None:
         if teacher.run is None:
-            check_file(project, environment, teacher.file)
+            check_file(project, environment, teacher.file, teacher.weights)
         return Ready(teacher.file, sha256, identity, teacher.weights, None, teacher.family)
     work = Work(project, environment, recipe, teacher, sha256, identity)
     with only_one(
@@ -97,7 +97,7 @@ def ready(project: Project, recipe: Recipe, teacher: Teacher, environment: Envir
     return Ready(work.target / folder.MODEL, sha256, identity, teacher.weights, made)
 
 
-def check_file(project: Project, environment: Environment, file: Path) -> None:
+def check_file(project: Project, environment: Environment, file: Path, weights: str) -> None:
     """Raises Refused unless a trainer can load `file` as it is: plain data, finite weights.
 
     A trainer unpickles it, which would run what it names; a run's result was read before.
@@ -108,6 +108,8 @@ def check_file(project: Project, environment: Environment, file: Path) -> None:
         raise Refused(f"teacher {error}") from error
     if "state" not in report.groups:
         raise Refused(f"teacher {file}: holds no weights (no state_dict)")
+    if weights == "ema" and "ema" not in report.groups:
+        raise Refused(f"teacher {file}: holds no averaged weights, which are what is taken of it")
     if report.spoilt:
         raise Refused(f"teacher {file}: {report.spoilt[0]} is not finite")
 

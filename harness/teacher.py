@@ -78,13 +78,14 @@ def find(
     `family` names one among several. Only small records are read. Raises Refused for a run of
     another family or dataset, and for a choice of weights that the recipe's trainer cannot honour.
     """
-    chosen = weights or "raw"
+    own = recipe.fields.get("teacher_weights", "raw")
+    chosen = weights or own
     if chosen not in WEIGHTS:
         raise Refused(f"teacher weights {chosen}: unknown; one of {', '.join(WEIGHTS)}")
-    if chosen != "raw" and "transformation" not in recipe.fields:
+    if chosen != own and "transformation" not in recipe.fields:
         raise Refused(
             f"teacher weights {chosen}: {recipe.model} reads its teacher's file itself, "
-            "and takes the raw ones"
+            f"and takes the {own} ones"
         )
     path = resolve_inside(project.root, given)
     if path.is_dir():

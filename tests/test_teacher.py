@@ -155,8 +155,12 @@ def test_a_student_is_no_teacher(reading: None, project: Project) -> None:  # no
         (replace(SDTT, teachers=(Path("runs"),)), "runs: holds no run"),
         (replace(SDTT, teachers=(Path("t.ckpt"),), teacher_weights="best"), "one of raw, ema"),
         (
-            replace(MDLM, model="fmlm", teachers=(Path("t.ckpt"),), teacher_weights="ema"),
-            "fmlm reads its teacher's file itself",
+            replace(MDLM, model="fmlm", teachers=(Path("t.ckpt"),), teacher_weights="raw"),
+            "teacher weights raw: fmlm reads its teacher's file itself, and takes the ema ones",
+        ),
+        (
+            replace(MDLM, model="duo_dcd", teachers=(Path("t.ckpt"),), teacher_weights="ema"),
+            "teacher weights ema: duo_dcd reads its teacher's file itself, and takes the raw ones",
         ),
         (replace(MDLM, teacher_weights="raw"), "teacher weights raw: mdlm has no teacher"),
         (SDTT, "give --teacher FILE or RUN, or --with-teacher to train mdlm first"),
@@ -491,3 +495,26 @@ def test_a_file_that_a_trainer_reads_itself_is_read_before(
     write_it(project.root / "t.ckpt")
     with pytest.raises(Refused, match=f"^teacher .*{said}"):
         launch(project, DCD)
+
+
+@pytest.mark.parametrize(("model", "weights"), [("fmlm", "ema"), ("duo_dcd", "raw")])
+@pytest.mark.parametrize("averaged", [True, False])
+def test_the_record_says_which_weights_a_trainer_takes(
+    reading: None,  # noqa: F811
+    project: Project,
+    model: str,
+    weights: str,
+    averaged: bool,
+) -> None:
+    project.root.mkdir(exist_ok=True)
+    content: dict[str, object] = {"state_dict": {"w": whole("float32", "0", 1)}}
+    if averaged:
+        content["ema"] = {"shadow_params": [whole("float32", "1", 1)]}
+    storages = {key: np.ones(1, "<f4").tobytes() for key in "01"[: 1 + averaged]}
+    write(project.root / "t.ckpt", content, storages)
+    if weights == "ema" and not averaged:
+        with pytest.raises(Refused, match="holds no averaged weights"):
+            launch(project, replace(DCD, model=model))
+        return
+    document: Any = launch(project, replace(DCD, model=model)).identity.document
+    assert document["teacher"]["weights"] == weights

@@ -1,10 +1,12 @@
 """The algorithms: a file each. Which one a configuration means is looked up in `ALGORITHMS`."""
 
+import sys
+from collections.abc import Mapping
 from importlib import import_module
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
-from omegaconf import DictConfig
+from omegaconf import DictConfig, OmegaConf
 from torch import Tensor, nn
 
 from backbone import DiT
@@ -24,6 +26,14 @@ ALGORITHMS = {
     "ar": "AR",
 }
 
+# Settings of the papers' trainers, with the values that are there; () where any is. A trainer
+# that has no such setting counts as having None.
+Settings = Mapping[str, tuple[Any, ...]]
+EVERYWHERE: Settings = {
+    "noise.type": ("log-linear", "loglinear", None),
+    "training.finetune_path": (None,),
+}
+
 
 class Algorithm(nn.Module):
     """A backbone with what is learnt from its output. Subclasses are the files beside this one.
@@ -35,6 +45,7 @@ class Algorithm(nn.Module):
 
     backbone: DiT
     bounded = True  # whether `measure` bounds the tokens' -log p
+    fixed: ClassVar[Settings] = {}  # what of the papers' settings is there
 
     @property
     def words(self) -> int:
@@ -68,9 +79,16 @@ class Algorithm(nn.Module):
 
 
 def build(config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> Algorithm:
-    """The algorithm that `config.algo.name` names, its weights new."""
+    """The algorithm that `config.algo.name` names, its weights new.
+
+    A setting with another value than is there ends the program in one line.
+    """
     name = config.algo.name
     found = getattr(import_module(f"algorithms.{name}"), ALGORITHMS[name])
+    for key, values in {**EVERYWHERE, **found.fixed}.items():
+        value = OmegaConf.select(config, key)
+        if values and value not in values:
+            sys.exit(f"{name}: {key}={value}: {' or '.join(map(str, values))} is what there is")
     return found(config, vocabulary, precision)
 
 

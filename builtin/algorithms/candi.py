@@ -13,15 +13,15 @@ the mean of the mask's and of its scaled noisy row's.
 """
 
 import math
-import sys
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig
 from torch import Tensor
 
-from algorithms import Algorithm, categorical
+from algorithms import Algorithm, Settings, categorical
 from backbone import DiT, Shape
 from vocabulary import Vocabulary
 
@@ -30,12 +30,15 @@ class CANDI(Algorithm):
     """The hybrid process and its denoiser."""
 
     bounded = False
+    fixed: ClassVar[Settings] = {
+        "algo.pure_continuous": (False,),
+        "algo.is_embed": (False,),
+        "algo.sampler": ("cached",),
+    }
 
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__()
         algo = config.algo
-        if algo.pure_continuous or algo.is_embed or algo.sampler != "cached":
-            sys.exit("candi: the hybrid process with sampler=cached is what there is")
         self.size = vocabulary.with_pad
         self.backbone = DiT(Shape.of(config.model, self.size + 1), precision)
         self.first_time = config.training.sampling_eps

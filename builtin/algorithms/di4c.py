@@ -19,13 +19,14 @@ All is summed over a row's tokens; a batch shares one time.
 
 import math
 import sys
+from typing import ClassVar
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
 import teacher
-from algorithms import categorical
+from algorithms import Settings, categorical
 from algorithms.mdlm import LOWEST, Masked
 from backbone import DiT, Shape
 from vocabulary import Vocabulary
@@ -56,11 +57,17 @@ def gain(log_p: Tensor, rows: Tensor) -> Tensor:
 class Di4C(Masked):
     """The mixture student and its teacher, a product model."""
 
+    fixed: ClassVar[Settings] = {
+        "dlb_student_init": ("teacher", "scratch"),
+        "is_teacher_di4c": (False,),
+        "parameterization.start_from_hf": (False,),
+    }
+
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__(config, vocabulary.size + 1, vocabulary.size, precision, latent=True)
-        self.config, start = config, config.dlb_student_init
-        if start not in ("teacher", "scratch") or config.is_teacher_di4c:
-            sys.exit(f"di4c: a student from {start} of a mixture teacher is not what there is")
+        self.config = config
+        if config.distil_delta * config.T <= 1:  # else one of the losses would never be taken
+            sys.exit(f"di4c: no step of T={config.T} is below distil_delta={config.distil_delta}")
         shape = Shape.of(config.model, vocabulary.size + 1)
         self.teacher = DiT(shape, precision).requires_grad_(False)
 

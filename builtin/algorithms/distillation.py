@@ -8,13 +8,14 @@ The divergence is KL(student | teacher), summed over the vocabulary at every pla
 """
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
 import teacher
+from algorithms import Settings
 from algorithms.duo import Duo
 from backbone import DiT
 from ema import Average
@@ -24,16 +25,23 @@ from vocabulary import Vocabulary
 class DCD(Duo):
     """A Duo student with the teacher of its round."""
 
+    fixed: ClassVar[Settings] = {
+        "algo.curriculum.mode": ("simple", None),
+        "algo.loss_type": ("kl-bwd",),
+        "algo.linear_growth_dt": (False,),
+        "training.finetune_path": (),
+    }
+
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__(config, vocabulary, precision)
         self.algo = config.algo
-        if self.algo.loss_type != "kl-bwd" or self.algo.linear_growth_dt:
-            sys.exit("distillation: loss_type=kl-bwd linear_growth_dt=false is what there is")
         self.path = config.training.finetune_path
         self.teacher = DiT(self.backbone.shape, precision).requires_grad_(False)
 
     def load_teacher(self) -> None:
         """Student and teacher start alike."""
+        if self.path is None:
+            sys.exit("distillation: training.finetune_path, the teacher's checkpoint, is not given")
         teacher.load(self.backbone, self.path)
         self.teacher.load_state_dict(self.backbone.state_dict())
 

@@ -17,13 +17,14 @@ for the times of each batch.
 """
 
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig
 from torch import Tensor
 
-from algorithms import Algorithm, categorical
+from algorithms import Algorithm, Settings, categorical
 from argmax import kept
 from backbone import DiT, Shape
 from vocabulary import Vocabulary
@@ -31,6 +32,8 @@ from vocabulary import Vocabulary
 
 class Duo(Algorithm):
     """The uniform-state process, its denoiser and its Gaussian curriculum."""
+
+    fixed: ClassVar[Settings] = {"algo.curriculum.mode": ("simple",)}
 
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__()

@@ -12,13 +12,14 @@ averages here is the denoising loss.
 """
 
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig
 from torch import Tensor
 
-from algorithms import Algorithm
+from algorithms import Algorithm, Settings
 from argmax import Clock
 from backbone import DiT, Shape
 from vocabulary import Vocabulary
@@ -31,6 +32,10 @@ class FLM(Algorithm):
 
     bounded = False
     two_times = False
+    fixed: ClassVar[Settings] = {
+        "algo.double_temb": (False,),
+        "algo.learnable_loss_weighting": (False,),
+    }
 
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__()

@@ -15,14 +15,15 @@ held fixed (Boffi et al. 2025, arXiv 2505.18825). A part of each batch learns th
 the teacher; a few rows learn the step from 0 to 1. All times are FLM's clock times, u halfway.
 """
 
-import sys
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
 import teacher
+from algorithms import Settings
 from algorithms.flm import FLM, SOFTCAP
 from backbone import DiT, Shape
 from vocabulary import Vocabulary
@@ -34,17 +35,16 @@ class FMLM(FLM):
     """The flow map, its denoiser, and the flow that it is distilled from."""
 
     two_times = True
+    fixed: ClassVar[Settings] = {
+        "algo.double_temb": (True,),
+        "algo.learnable_loss_weighting": (False,),
+        "algo.distillation_method": ("PSD",),
+        "algo.use_mse_loss_psd": (False,),
+    }
 
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__(config, vocabulary, precision)
         self.algo = algo = config.algo
-        wanted = ("PSD", False, False)
-        if (
-            algo.distillation_method,
-            algo.use_mse_loss_psd,
-            algo.learnable_loss_weighting,
-        ) != wanted:
-            sys.exit("fmlm: PSD by cross-entropy without learnt weights is what there is")
         self.diagonal, self.whole = algo.diagonal_fraction, 1 / algo.boundary_prob
         self.teacher = DiT(Shape.of(config.model, self.size, softcap=SOFTCAP), precision)
         self.teacher.requires_grad_(False)

@@ -12,15 +12,15 @@ the authors' trainer, t is at least `sampling_eps` here: the bound misses what l
 is under `sampling_eps` of the loss of predicting one token from all the others.
 """
 
-import sys
 from itertools import pairwise
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig
 from torch import Tensor
 
-from algorithms import Algorithm, categorical
+from algorithms import Algorithm, Settings, categorical
 from backbone import DiT, Shape
 from vocabulary import Vocabulary
 
@@ -97,9 +97,13 @@ class Masked(Algorithm):
 class MDLM(Masked):
     """The denoiser, trained by its bound."""
 
+    fixed: ClassVar[Settings] = {
+        "diffusion": ("absorbing_state",),
+        "parameterization": ("subs",),
+        "T": (0,),
+    }
+
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
-        if (config.diffusion, config.parameterization, config.T) != ("absorbing_state", "subs", 0):
-            sys.exit("mdlm: diffusion=absorbing_state parameterization=subs T=0 is what there is")
         super().__init__(config, *vocabulary.with_mask, precision)
 
     def forward(self, tokens: Tensor, uniform: Tensor, step: int = 0) -> Tensor:

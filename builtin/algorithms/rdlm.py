@@ -17,13 +17,14 @@ on paths simulated step by step, summed over a token's digits.
 
 import math
 import sys
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from omegaconf import DictConfig
 from torch import Tensor, nn
 
-from algorithms import Algorithm
+from algorithms import Algorithm, Settings
 from backbone import DiT, Shape
 from sphere import Law, Schedule, exp, log
 from vocabulary import Vocabulary
@@ -47,11 +48,13 @@ class Coordinates(nn.Module):
 class RDLM(Algorithm):
     """The bridges and the network that predicts their ends."""
 
+    fixed: ClassVar[Settings] = {"sde.mix_type": ("step",), "training.loss_type": ("ce",)}
+
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__()
         sde, weight = config.sde, config.scheduler
-        if sde.mix_type != "step" or config.training.loss_type != "ce":
-            sys.exit("rdlm: mix_type=step loss_type=ce is what there is")
+        if config.optim.name == "adam" and config.optim.weight_decay:
+            sys.exit("rdlm: optim=adam has no weight decay here; optim=adamw has it")
         self.size, self.base = vocabulary.size, config.tokens
         self.digits = math.ceil(math.log(self.size) / math.log(self.base))
         while self.base**self.digits < self.size:

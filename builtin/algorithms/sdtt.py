@@ -11,14 +11,14 @@ The mask is the last state, after the tokenizer's tokens.
 """
 
 import sys
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from omegaconf import DictConfig
 from torch import Tensor
 
 import teacher
-from algorithms import categorical
+from algorithms import Settings, categorical
 from algorithms.mdlm import Masked
 from backbone import DiT
 from ema import Average
@@ -28,13 +28,18 @@ from vocabulary import Vocabulary
 class SDTT(Masked):
     """A masked-diffusion student with the teacher of its round."""
 
+    fixed: ClassVar[Settings] = {
+        "parameterization.distill_mode": ("kl-bwd",),
+        "parameterization.use_ema_on_growth": (False,),
+        "parameterization.start_from_hf": (False,),
+    }
+
     def __init__(self, config: DictConfig, vocabulary: Vocabulary, precision: torch.dtype) -> None:
         super().__init__(config, vocabulary.size + 1, vocabulary.size, precision)
         self.plan = plan = config.parameterization
-        if plan.distill_mode != "kl-bwd" or plan.use_ema_on_growth:
-            sys.exit("sdtt: distill_mode=kl-bwd use_ema_on_growth=false is what there is")
         last = (config.trainer.max_steps - 1) // plan.grow_dt_every
-        if plan.orig_num_sampling_steps < plan.min_num_sampling_steps * 2**last:
+        fewest = plan.min_num_sampling_steps * plan.num_distill_steps**last
+        if plan.orig_num_sampling_steps < fewest:
             sys.exit(f"sdtt: {last + 1} rounds reach below {plan.min_num_sampling_steps} steps")
         self.teacher = DiT(self.backbone.shape, precision).requires_grad_(False)
 
@@ -65,7 +70,8 @@ class SDTT(Masked):
     def stride(self, step: int) -> float:
         """The teacher's dt in the round that `step` is in."""
         rounds = step // self.plan.grow_dt_every
-        return (1 - self.first_time) * 2**rounds / self.plan.orig_num_sampling_steps
+        growth = self.plan.num_distill_steps**rounds
+        return (1 - self.first_time) * growth / self.plan.orig_num_sampling_steps
 
     def forward(self, tokens: Tensor, uniform: Tensor, step: int) -> Tensor:
         """KL(student | teacher) of the masked tokens, scaled so that its mean is over those."""

@@ -3,6 +3,7 @@
 import itertools
 import math
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 import torch
@@ -12,6 +13,9 @@ from small_models import perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
+from harness.recipes import load
+
+ROOT = Path(__file__).parents[2]
 WORDS = 3
 VOCABULARY = Vocabulary(WORDS, None, 0)
 
@@ -24,7 +28,7 @@ def model(configured: Callable[..., DictConfig], teacher_of: Callable[..., str])
         f"parameterization.checkpoint_path={path}",
         "is_di4c=true",
         "latent_bsize=8",
-        "T=16",
+        *("T=16", "distil_delta=0.2"),
         "+dlb_student_init=teacher",
         tree="configs_rounds",
     )
@@ -93,8 +97,27 @@ def test_times_lie_on_the_grid_and_are_one_for_the_batch(model: Di4C) -> None:
     torch.testing.assert_close(times * 16, (times * 16).round())
     assert times.min() == 1 / 16
     assert times.max() == 1
-    first = (times[:, 0] == 1 / 16).double().mean().item()
-    assert first == pytest.approx(0.3 + 0.7 * (1 / 16 - 0.02) / 0.98, abs=0.06)
+    # 0.3 of the batches are drawn below 0.2, and rounded up to four of the grid's times: all but
+    # the last of these have the distillation loss.
+    assert (times == 1 / 16).double().mean().item() == pytest.approx(0.3 / 3.2, abs=0.05)
+    assert (times < 0.2).double().mean().item() == pytest.approx(0.3 * 3 / 3.2, abs=0.07)
+
+
+@pytest.mark.parametrize("model", ["mdlm_di4c", "duo_di4c"])
+@pytest.mark.parametrize("dataset", ["lm1b", "owt"])
+@pytest.mark.parametrize("profile", ["paper", "smoke", "study", "conform"])
+def test_every_recipe_takes_both_losses(model: str, dataset: str, profile: str) -> None:
+    recipe = load(ROOT).recipe(model, dataset, profile)
+    told = dict(one.split("=", 1) for one in (*recipe.listed, *recipe.additions))
+    delta = float(told.get("distil_delta", 0.02))
+    assert 1 / int(told["T"]) < delta < 1
+
+
+def test_a_grid_without_early_times_is_refused(configured: Callable[..., DictConfig]) -> None:
+    rounds = ("is_di4c=true", "T=50", "distil_delta=0.02", "+dlb_student_init=scratch")
+    config = configured("parameterization.checkpoint_path=x", *rounds, tree="configs_rounds")
+    with pytest.raises(SystemExit, match="no step of T=50 is below distil_delta=0.02"):
+        Di4C(config, VOCABULARY, torch.float32)
 
 
 @pytest.mark.parametrize("rows", [1, 2, 8])
@@ -104,7 +127,7 @@ def test_times_are_even_whatever_the_batch(model: Di4C, rows: int) -> None:
     strata = torch.arange(rows)
     times = torch.stack([model.time((torch.rand(rows) + strata) / rows)[0] for _ in range(2000)])
     late = (times > 0.5).double().mean().item()
-    assert late == pytest.approx(0.7 * 0.5 / 0.98, abs=0.04)
+    assert late == pytest.approx(0.7 * 0.5 / 0.8, abs=0.04)
 
 
 def test_losses_against_their_definitions(model: Di4C) -> None:

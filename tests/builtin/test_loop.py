@@ -106,6 +106,29 @@ def test_a_signal_finishes_the_update_saves_and_tells(
     assert outcome(tmp_path / "stopped") == outcome(tmp_path / "whole")
 
 
+@pytest.mark.parametrize("parts", [1, 2, 4])
+def test_every_part_of_a_batch_has_times_from_all_over(
+    start: Callable[..., Trainer], tmp_path: Path, parts: int
+) -> None:
+    size = 8 // parts
+    split = (f"loader.batch_size={size}", f"trainer.accumulate_grad_batches={parts}")
+    trainer = start(tmp_path / "run", "loader.global_batch_size=8", *split, "trainer.max_steps=2")
+    seen: list[torch.Tensor] = []
+    forward = trainer.algorithm.forward
+
+    def watched(tokens: torch.Tensor, uniform: torch.Tensor, step: int) -> torch.Tensor:
+        seen.append(uniform)
+        return forward(tokens, uniform, step)
+
+    trainer.algorithm.forward = watched
+    trainer.run()
+    for times in seen:  # one in each stratum of the part
+        assert (times * size).long().tolist() == list(range(size))
+    for update in range(2):  # and one in each of the whole batch
+        times = torch.cat(seen[update * parts : (update + 1) * parts])
+        assert sorted((times * 8).long().tolist()) == list(range(8))
+
+
 def test_the_seed_decides(start: Callable[..., Trainer], tmp_path: Path) -> None:
     for name, seed in (("one", 1), ("again", 1), ("two", 2)):
         start(tmp_path / name, f"seed={seed}", "trainer.max_steps=2").run()

@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
+from algorithms import build
 from algorithms.mdlm import MDLM
 from numpy.polynomial import Polynomial
 from omegaconf import DictConfig
@@ -141,5 +142,5 @@ def test_samples_follow_the_model(model: MDLM) -> None:
 
 
 def test_a_setting_that_is_not_mdlm_is_refused(configured: Callable[..., DictConfig]) -> None:
-    with pytest.raises(SystemExit, match="subs"):
-        MDLM(configured("parameterization=d3pm"), VOCABULARY, torch.float32)
+    with pytest.raises(SystemExit, match="mdlm: parameterization=d3pm: subs is what there is"):
+        build(configured("parameterization=d3pm"), VOCABULARY, torch.float32)
