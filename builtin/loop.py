@@ -5,6 +5,7 @@ import signal
 import sys
 from contextlib import nullcontext
 from pathlib import Path
+from typing import Any
 
 import torch
 from omegaconf import DictConfig
@@ -82,8 +83,11 @@ class Trainer:
         return 0
 
     def evaluate(self, path: Path) -> int:
-        """Measure a checkpoint's averaged weights on the held-out rows; the exit status."""
-        self.load(path)
+        """Measure a checkpoint's averaged weights on the held-out rows; the exit status.
+
+        It may be one of another number of devices, another batch or another seed.
+        """
+        self.take(checkpoint.load(path))
         self.unigram = unigram_perplexity(self.training, self.held_out, self.algorithm.words)
         if self.world.first:
             self.metrics = Metrics(self.folder / "metrics.jsonl", 0)
@@ -196,16 +200,21 @@ class Trainer:
         states = content["random_states"]
         if len(states) != self.world.size:
             raise SystemExit(f"{path}: of {len(states)} processes, this run has {self.world.size}")
+        self.take(content)
+        self.optimizer.load_state_dict(content["optimizer_states"][0])
+        self.order.load(content["order"])
+        self.algorithm.load_beside(content["beside"])
+        self.losses = list(content["losses"])
+        checkpoint.set_random_state(states[self.world.rank])
+
+    def take(self, content: dict[str, Any]) -> None:
+        """Take a checkpoint's weights, their averages and its step."""
         weights = {
             name.removeprefix("backbone."): value for name, value in content["state_dict"].items()
         }
         self.algorithm.backbone.load_state_dict(weights)
-        self.optimizer.load_state_dict(content["optimizer_states"][0])
         self.average.load(content["ema"])
-        self.order.load(content["order"])
-        self.algorithm.load_beside(content["beside"])
-        self.step, self.losses = content["global_step"], list(content["losses"])
-        checkpoint.set_random_state(states[self.world.rank])
+        self.step = content["global_step"]
 
     def _kept(self) -> str | None:
         """The name under which this step's checkpoint stays, where it does."""

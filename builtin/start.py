@@ -96,9 +96,13 @@ def sample(config: DictConfig) -> int:
     seed_all(config.seed)
     folder = Path(config.data.tokenizer_name_or_path)
     tokenizer = Tokenizer.from_file(str(folder / "tokenizer.json"))
-    for ids in model.sample(config.sampling.num_samples, config.sampling.steps).tolist():
-        text = tokenizer.decode(ids, skip_special_tokens=True)
-        sys.stdout.write(json.dumps({"ids": ids, "text": text}) + "\n")
+    left, most = config.sampling.num_samples, max(1, config.loader.eval_batch_size)
+    while left > 0:  # as many at a time as are measured at a time
+        count = min(left, most)
+        for ids in model.sample(count, config.sampling.steps).tolist():
+            text = tokenizer.decode(ids, skip_special_tokens=True)
+            sys.stdout.write(json.dumps({"ids": ids, "text": text}) + "\n")
+        left -= count
     return 0
 
 

@@ -14,6 +14,9 @@ While the curriculum lasts (section 4.1), noisy tokens are the argmax of a Gauss
 log-noise-ratio gamma(t) rising evenly, and the denoiser sees its tempered softmax, which carries
 more of the signal; alpha(t) is then the argmax's. The paper tabulates it; here it is integrated
 for the times of each batch.
+
+As in the release the bound leaves out times below `sampling_eps` and the signal that is left at
+time 1, about 0.1 % of it in nats at the recipes' settings.
 """
 
 from itertools import pairwise

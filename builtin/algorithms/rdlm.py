@@ -12,7 +12,8 @@ matter and weighed back (section 4.2). Validation: the bound of Girsanov's theor
 
     -log p(x) <= E int 1/2 |drift_theta - drift|^2 / beta dt,
 
-on paths simulated step by step, summed over a token's digits.
+on paths simulated step by step, summed over a token's digits. As in the release the last 1e-4 of
+a path, and what it then takes to tell the token, are left out.
 """
 
 import math

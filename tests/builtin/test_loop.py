@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 from algorithms import build
-from checkpoint import load, seed_all
+from checkpoint import load, save, seed_all
 from data import Rows
 from loop import Trainer
 from metrics import own_noise, unigram_perplexity, validation
@@ -197,7 +197,12 @@ def test_an_evaluation_measures_what_training_measured_last(
     assert start(tmp_path / "trained").run() == 0
     rows = [json.loads(r) for r in (tmp_path / "trained/metrics.jsonl").read_text().splitlines()]
     trained = [row for row in rows if "validation_nll" in row][-1]
-    evaluated = start(tmp_path / "evaluated")
-    assert evaluated.evaluate(tmp_path / "trained/checkpoints/last.ckpt") == 0
+    # Of a checkpoint, whatever batch, seed and number of processes it was trained with.
+    other = ("loader.global_batch_size=2", "trainer.accumulate_grad_batches=1", "seed=7")
+    path = tmp_path / "trained/checkpoints/last.ckpt"
+    content = load(path)
+    save(path, {**content, "random_states": content["random_states"] * 8})
+    evaluated = start(tmp_path / "evaluated", *other)
+    assert evaluated.evaluate(path) == 0
     (found,) = (tmp_path / "evaluated/metrics.jsonl").read_text().splitlines()
     assert json.loads(found) == trained

@@ -10,6 +10,7 @@ import start
 import teacher
 import torch
 from algorithms.ar import AR
+from algorithms.mdlm import Masked
 from omegaconf import DictConfig
 from vocabulary import Vocabulary
 
@@ -38,12 +39,21 @@ def test_samples_are_lines_of_ids_and_text_and_follow_from_the_seed(
     teacher_of: Callable[..., str],
     tokenizer: Path,
     capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    drawn: list[int] = []
+    sample = Masked.sample
+
+    def counted(self: Masked, count: int, steps: int) -> torch.Tensor:
+        drawn.append(count)
+        return sample(self, count, steps)
+
+    monkeypatch.setattr(Masked, "sample", counted)
     path = teacher_of("algo=mdlm", Vocabulary(6, 1, 0), "model.length=7")
     config = configured(
         "mode=sample",
         "model.length=7",
-        "sampling.num_samples=3",
+        *("sampling.num_samples=3", "loader.eval_batch_size=2"),
         "sampling.steps=4",
         "trainer.accelerator=cpu",
         "trainer.precision=32",
@@ -56,6 +66,7 @@ def test_samples_are_lines_of_ids_and_text_and_follow_from_the_seed(
         assert start.run(config) == 0
         outputs.append(capsys.readouterr().out)
     assert outputs[0] == outputs[1] != outputs[2]
+    assert drawn == [2, 1] * 3  # no more at a time than there is memory for
     rows = [json.loads(line) for line in outputs[0].splitlines()]
     assert [len(row["ids"]) for row in rows] == [7, 7, 7]
     assert {word for row in rows for word in row["text"].split()} <= {
