@@ -1,5 +1,6 @@
 """The processes that train together: one a device, started by torchrun or by this program."""
 
+import logging
 import os
 import sys
 from dataclasses import dataclass
@@ -46,8 +47,8 @@ class World:
 def enter(accelerator: str, devices: int, nodes: int) -> World:
     """Join the other processes, where more than one device is asked for.
 
-    On one node this program starts them itself: it turns into torchrun, which runs it again in
-    each. Across nodes it must already run under torchrun, which sets the variables read here.
+    On one node this program starts them itself, by torchrun, which runs it again in each, and ends
+    as they do. Across nodes it must already run under torchrun, which sets the variables read here.
     """
     wanted = devices * nodes
     if wanted == 1:
@@ -55,14 +56,34 @@ def enter(accelerator: str, devices: int, nodes: int) -> World:
     if "RANK" not in os.environ:
         if nodes > 1:
             sys.exit(f"{nodes} nodes: start this program by torchrun on each")
-        again = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
-        os.execv(again[0], [*again, f"--nproc-per-node={devices}", *sys.argv])
+        sys.exit(_all(devices))
     size, rank, local = (int(os.environ[n]) for n in ("WORLD_SIZE", "RANK", "LOCAL_RANK"))
     if size != wanted:
         sys.exit(f"{size} processes were started, the configuration says {wanted}")
     device = _device(accelerator, local)
     dist.init_process_group("nccl" if accelerator == "cuda" else "gloo")
     return World(rank, size, device)
+
+
+def _all(devices: int) -> int:
+    """Run this program again in so many processes; their status, 128 + n where signal n came.
+
+    torchrun itself would end with 1 in either case. Nor do they get only its 30 seconds to save.
+    """
+    from torch.distributed.elastic.multiprocessing.api import SignalException
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError
+    from torch.distributed.run import main
+
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3600")
+    logging.disable(logging.ERROR)  # what failed has said why itself
+    try:
+        main(["--standalone", f"--nproc-per-node={devices}", *sys.argv])
+    except SignalException as error:
+        return 128 + int(error.sigval)
+    except ChildFailedError as error:
+        code = int(error.get_first_failure()[1].exitcode)
+        return code if code >= 0 else 128 - code
+    return 0
 
 
 def leave(world: World) -> None:

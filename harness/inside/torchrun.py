@@ -1,9 +1,11 @@
 """torchrun, whose exit status is the trainer's: 128 + n for signal n, and no traceback for either.
 
-The arguments are torchrun's. With a plain torchrun every trainer that ends badly ends with 1.
+The arguments are torchrun's. With a plain torchrun every trainer that ends badly ends with 1, and
+one that needs over 30 seconds to save is killed.
 """
 
 import logging
+import os
 import sys
 
 from torch.distributed.elastic.multiprocessing.api import SignalException
@@ -13,6 +15,7 @@ from torch.distributed.run import main
 
 def status(arguments: list[str]) -> int:
     """Run to the end; the first failed process's status, or that of the signal that came."""
+    os.environ.setdefault("TORCH_ELASTIC_SHUTDOWN_TIMEOUT", "3600")
     logging.disable(logging.ERROR)  # in this process alone: what failed has said why itself
     try:
         main(arguments)
