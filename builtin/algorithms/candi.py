@@ -104,8 +104,8 @@ class CANDI(Algorithm):
     def sample(self, count: int, steps: int) -> Tensor:
         """Both processes side by side, in embedding space (the paper's approximate sampler).
 
-        At each step the denoiser's draw pulls the noisy rows along the Gaussian flow's slope, and
-        some places are revealed at their draws.
+        At each step the noisy rows go along the Gaussian flow to the denoiser's draw, whose slope
+        is (x - draw) / sigma, and some places are revealed at their draws.
         """
         device, length = self.backbone.device, self.backbone.shape.length
         times = torch.linspace(0.999, 1e-5, steps + 1, device=device)
@@ -115,9 +115,9 @@ class CANDI(Algorithm):
         rows, tokens = noise @ table, noise.argmax(-1)
         revealed = torch.zeros_like(tokens, dtype=torch.bool)
         for (t, s), (high, low) in zip(pairwise(times), pairwise(sigmas), strict=True):
-            levels = t.expand(count), low.expand(count)
+            levels = t.expand(count), high.expand(count)
             drawn = categorical(self.log_mean(rows, tokens, revealed, *levels).exp())
             tokens = torch.where(revealed, tokens, drawn)
-            rows = rows - self.stride * (high - low) * (rows - table[tokens]) / low**2
+            rows = rows - self.stride * (1 - low / high) * (rows - table[tokens])
             revealed |= torch.rand(tokens.shape, device=device) < (t - s) / t
         return tokens
