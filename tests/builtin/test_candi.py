@@ -115,3 +115,24 @@ def test_gradients_are_those_of_finite_differences(model: CANDI) -> None:
             down = loss().item()
             parameter += 1e-6 * direction
         assert (up - down) / 2e-6 == pytest.approx(slope, rel=1e-3), name
+
+
+@pytest.mark.parametrize("steps", [1, 2, 5, 40])
+def test_rows_go_along_the_flow_to_what_the_denoiser_draws(model: CANDI, steps: int) -> None:
+    """Around a known row the Gaussian flow keeps the noise's direction: x0 + sigma z."""
+    seen: list[tuple[Tensor, Tensor]] = []
+    certain = torch.full((3, 6, WORDS), -1e9)
+    certain[..., 7] = 0.0
+
+    def log_mean(rows: Tensor, tokens: Tensor, revealed: Tensor, *levels: Tensor) -> Tensor:
+        seen.append((rows, levels[1]))
+        return certain
+
+    model.log_mean = log_mean
+    assert torch.equal(model.sample(3, steps), torch.full((3, 6), 7))
+    sigmas = model.sigma(torch.linspace(0.999, 1e-5, steps + 1))
+    target = model.embeddings()[0][7]
+    noise = (seen[0][0] - target) / sigmas[0]
+    for (rows, told), sigma in zip(seen, sigmas[:-1], strict=True):
+        torch.testing.assert_close(told, sigma.expand(3))  # the noise that the rows have
+        torch.testing.assert_close(rows, target + sigma * noise, rtol=1e-4, atol=1e-4)

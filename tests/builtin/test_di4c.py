@@ -9,7 +9,7 @@ import pytest
 import torch
 from algorithms.di4c import Di4C, averaged, divergence, gain
 from omegaconf import DictConfig
-from small_models import perturbed, taught
+from small_models import check_gradients, perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
@@ -172,3 +172,22 @@ def test_gradients_reach_the_student_alone(model: Di4C) -> None:
         model(torch.randint(0, WORDS, (2, 5)), torch.rand(2)).mean().backward()
     assert all(p.grad is not None for p in model.backbone.parameters())
     assert all(p.grad is None for p in model.teacher.parameters())
+
+
+@pytest.mark.parametrize("time", [0.0625, 0.5])
+def test_gradients_are_those_of_finite_differences(model: Di4C, time: float) -> None:
+    model.double()
+    perturbed(model.backbone, 0.1)
+    tokens = torch.randint(0, WORDS, (2, 5))
+    model.time = lambda uniform: torch.full((2,), time, dtype=torch.float64)
+    model.masked = lambda tokens, t: torch.ones_like(tokens, dtype=torch.bool)
+    scores = model.unmasked(torch.randn(16, 5, WORDS + 1, dtype=torch.float64))
+    later = scores.log_softmax(-1)
+    model.later = lambda noisy, t, target: later  # held fixed, as the paper does
+
+    def loss() -> Tensor:
+        torch.manual_seed(1)
+        return model(tokens, torch.rand(2)).mean()
+
+    names = ("vocab_embed.embedding", "blocks.0.attn_qkv.weight", "latent_projection.0.weight")
+    check_gradients(model, loss, *names)

@@ -7,7 +7,8 @@ import torch
 from algorithms.distillation import DCD
 from ema import Average
 from omegaconf import DictConfig
-from small_models import perturbed, taught
+from small_models import check_gradients, perturbed, taught
+from torch import Tensor
 from vocabulary import Vocabulary
 
 WORDS = 6
@@ -75,3 +76,15 @@ def test_gradients_reach_the_student_alone(model: DCD) -> None:
     model(torch.randint(0, WORDS, (4, 5)), torch.rand(4), 0).mean().backward()
     assert all(p.grad is not None for p in model.backbone.parameters())
     assert all(p.grad is None for p in model.teacher.parameters())
+
+
+def test_gradients_are_those_of_finite_differences(model: DCD) -> None:
+    model.double()
+    perturbed(model.backbone, 0.1)
+    tokens, uniform = torch.randint(0, WORDS, (3, 5)), torch.tensor([0.2, 0.5, 0.8]).double()
+
+    def loss() -> Tensor:
+        torch.manual_seed(1)
+        return model(tokens, uniform, 0).mean()
+
+    check_gradients(model, loss, "vocab_embed.embedding", "blocks.0.attn_qkv.weight")

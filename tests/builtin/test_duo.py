@@ -203,3 +203,31 @@ def test_samples_of_a_blind_denoiser_are_its_distribution(
     seen = torch.bincount(blind.sample(5000, 8).flatten(), minlength=WORDS) / 10_000
     wanted = torch.tensor([1.0, 0.0, -1.0]).softmax(-1)
     assert (seen - wanted).abs().max() < 0.02
+
+
+@torch.no_grad()
+def test_samples_follow_the_enumerated_reverse_process(model: Duo) -> None:
+    """Of a random denoiser: each step is Bayes' rule with its mean in place of the token."""
+    model.noise_floor, steps, count = 1e-6, 3, 40_000
+    rows = sequences(LENGTH)
+    chances = torch.full((len(rows),), 1 / len(rows), dtype=torch.float64)
+    times = [1 - step / steps for step in range(steps + 1)]
+    for t, s in pairwise(times):
+        at_t, at_s = (1 - (1 - 1e-6) * time for time in (t, s))
+        kept_between = at_t / at_s
+        mean = model.denoised(rows, torch.full((len(rows),), at_t, dtype=torch.float64)).exp()
+        moved = torch.zeros_like(chances)
+        for chance, z, x in zip(chances, rows, mean, strict=True):
+            to = torch.ones(len(rows), dtype=torch.float64)
+            for place in range(LENGTH):
+                forward = torch.full((WORDS,), (1 - kept_between) / WORDS, dtype=torch.float64)
+                forward[z[place]] += kept_between  # q(z_t | z_s), of each z_s
+                posterior = forward * (at_s * x[place] + (1 - at_s) / WORDS)
+                to *= (posterior / posterior.sum())[rows[:, place]]
+            moved += chance * to
+        chances = moved
+    torch.manual_seed(0)
+    drawn = model.sample(count, steps) @ torch.tensor([WORDS, 1])
+    seen = torch.bincount(drawn, minlength=len(rows)) / count
+    assert (seen - chances).abs().sum() / 2 < 0.02
+    assert (chances - 1 / len(rows)).abs().sum() / 2 > 0.1  # and that says something

@@ -8,7 +8,7 @@ import torch
 from algorithms.flm import FLM
 from algorithms.fmlm import FMLM
 from omegaconf import DictConfig
-from small_models import perturbed, taught
+from small_models import check_gradients, perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
@@ -73,6 +73,21 @@ def test_an_fmlm_begins_as_its_teacher(configured: Make, teacher_of: Callable[..
     torch.testing.assert_close(model.mapped(x, tau, tau + 0.3), wanted)  # its second time is muted
 
 
+def exact(model: FLM, steps: int) -> Callable[[Tensor, Tensor, Tensor], Tensor]:
+    """The two-time denoiser of the exact flow, by small Euler steps."""
+
+    def mapped(x: Tensor, now: Tensor, then: Tensor) -> Tensor:
+        s, t = (model.clock.signal(tau)[:, None, None].double() for tau in (now, then))
+        y = x.double()
+        for place in range(steps):
+            a = s + (t - s) * place / steps
+            y = y + (t - s) / steps * (posterior(y, a[:, 0, 0]) - y) / (1 - a)
+        mean = ((1 - s) * y - (1 - t) * x) / (t - s)
+        return mean.clamp(min=1e-12).log().float()
+
+    return mapped
+
+
 @pytest.fixture
 def flow_map(configured: Make, teacher_of: Callable[..., str]) -> FMLM:
     """An FMLM whose map is that of an exact flow, by many small Euler steps."""
@@ -81,15 +96,7 @@ def flow_map(configured: Make, teacher_of: Callable[..., str]) -> FMLM:
         FMLM(configured("algo=fmlm", f"algo.teacher_path={path}"), VOCABULARY, torch.float32)
     )
 
-    def mapped(x: Tensor, now: Tensor, then: Tensor) -> Tensor:
-        s, t = (model.clock.signal(tau)[:, None, None].double() for tau in (now, then))
-        y, steps = x.double(), 3000
-        for place in range(steps):
-            a = s + (t - s) * place / steps
-            y = y + (t - s) / steps * (posterior(y, a[:, 0, 0]) - y) / (1 - a)
-        return (((1 - s) * y - (1 - t) * x) / (t - s)).log().float()
-
-    model.mapped = mapped
+    model.mapped = exact(model, 3000)
     return model
 
 
@@ -165,3 +172,24 @@ def test_gradients_are_those_of_finite_differences(
             down = loss().item()
             parameter += 1e-5 * direction
         assert (up - down) / 2e-5 == pytest.approx(slope, rel=1e-4, abs=1e-8), name
+
+
+@pytest.mark.parametrize("steps", [1, 3])
+def test_the_samples_of_an_exact_map_are_the_data(flow_map: FMLM, steps: int) -> None:
+    flow_map.mapped = exact(flow_map, 100)
+    torch.manual_seed(0)
+    rows = flow_map.sample(1500, steps)
+    seen = torch.bincount(rows.flatten(), minlength=WORDS) / rows.numel()
+    assert (seen - PRIOR).abs().max() < 0.04
+
+
+def test_gradients_of_the_flow_are_those_of_finite_differences(configured: Make) -> None:
+    model = FLM(configured("algo=flm", "model.length=3"), VOCABULARY, torch.float32)
+    model = perturbed(model.double().eval(), 0.1)
+    tokens, uniform = torch.tensor([[0, 1, 2], [3, 1, 0]]), torch.tensor([0.4, 0.6]).double()
+
+    def loss() -> Tensor:
+        torch.manual_seed(1)
+        return model(tokens, uniform).mean()
+
+    check_gradients(model, loss, "vocab_embed.embedding", "blocks.0.attn_qkv.weight")

@@ -105,9 +105,12 @@ def test_a_network_that_knows_the_end_pays_nothing_and_a_blind_one_the_integral(
     assert model.measure(tokens, uniform).mean().item() > 3 * math.log(3)
 
 
-def test_the_bound_of_one_digit_lies_above_its_entropy(configured: Make) -> None:
-    """With a row of one digit the posterior is known: Bayes' rule on the law of the path."""
-    prior = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+PRIOR = torch.tensor([0.6, 0.3, 0.1], dtype=torch.float64)
+
+
+@pytest.fixture
+def one_digit(configured: Make) -> RDLM:
+    """Rows of one digit, whose posterior is known: Bayes' rule on the law of the path."""
     config = configured(
         *SMALL,
         "model.length=1",
@@ -120,24 +123,34 @@ def test_the_bound_of_one_digit_lies_above_its_entropy(configured: Make) -> None
     start = torch.eye(4)[3]
 
     def posterior(x: Tensor, t: Tensor) -> Tensor:
-        alpha, rho = (part[:, None, None] for part in law.at(t))
+        alpha, rho = (part[:, None, None] for part in law.at(t.clamp(min=1e-3)))
         means = torch.stack(
             [(1 - alpha**2).sqrt() * start + alpha * torch.eye(4)[k] for k in range(3)]
         )
         angles = (means * x).sum(-1).clamp(-1, 1).arccos()  # (3, B, 1)
         # A Riemannian normal's density: that of its tangent vector, shrunk by the sphere.
         log_density = -(angles**2) / (2 * rho[..., 0] ** 2) - 2 * torch.sinc(angles / math.pi).log()
-        return (log_density.permute(1, 2, 0) + prior.log()).float()
+        return (log_density.permute(1, 2, 0) + PRIOR.log()).float()
 
     model.predicted = posterior
+    return model
+
+
+def test_the_bound_of_one_digit_lies_above_its_entropy(one_digit: RDLM) -> None:
     torch.manual_seed(0)
     count = 6000
-    tokens = torch.multinomial(prior, count, replacement=True)[:, None]
+    tokens = torch.multinomial(PRIOR, count, replacement=True)[:, None]
     uniform = (torch.rand(count) + torch.randperm(count)) / count
-    bound = model.measure(tokens, uniform * 0.97).mean().item() * 0.97
-    entropy = -(prior * prior.log()).sum().item()
+    bound = one_digit.measure(tokens, uniform * 0.97).mean().item() * 0.97
+    entropy = -(PRIOR * PRIOR.log()).sum().item()
     # The path's law is only nearly normal, so the posterior is only nearly right.
     assert entropy * 0.9 < bound < entropy * 1.25
+
+
+def test_samples_of_the_exact_network_are_the_data(one_digit: RDLM) -> None:
+    torch.manual_seed(0)
+    seen = torch.bincount(one_digit.sample(4000, 60).flatten(), minlength=3) / 4000
+    assert (seen - PRIOR).abs().max() < 0.04
 
 
 def test_samples_of_a_blind_network_are_digits_alike(model: RDLM) -> None:

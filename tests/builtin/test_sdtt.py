@@ -7,7 +7,7 @@ import torch
 from algorithms.sdtt import SDTT
 from ema import Average
 from omegaconf import DictConfig
-from small_models import perturbed, taught
+from small_models import check_gradients, perturbed, taught
 from torch import Tensor
 from vocabulary import Vocabulary
 
@@ -98,3 +98,15 @@ def test_the_teacher_is_replaced_at_a_rounds_start_only(make: Callable[..., SDTT
     model.begin(10, average)
     assert torch.equal(model.teacher.vocab_embed.embedding, mine)
     assert not model.teacher.vocab_embed.embedding.requires_grad
+
+
+def test_gradients_are_those_of_finite_differences(make: Callable[..., SDTT]) -> None:
+    model = make().double()
+    perturbed(model.backbone, 0.1)
+    tokens, uniform = torch.randint(0, WORDS, (3, 6)), torch.tensor([0.3, 0.6, 0.9]).double()
+
+    def loss() -> Tensor:
+        torch.manual_seed(1)
+        return model(tokens, uniform, 0).mean()
+
+    check_gradients(model, loss, "vocab_embed.embedding", "blocks.0.attn_qkv.weight")
